@@ -62,7 +62,7 @@ def _known(faults: Iterable[str]) -> list[str]:
 
 def _corrected(state: DaemonState) -> list[CorrectedPair]:
     seating = state.engine.seating
-    return [] if seating is None else seating.pairs.corrected()
+    return [] if seating is None else seating.corrected()
 
 
 def _pair(pair: CorrectedPair) -> pb.SharedPair:

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import exp, log
 from statistics import NormalDist
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from roost_engine.domain.model import JobId, JobSpec
 
@@ -98,8 +98,29 @@ class CorrectedPair(NamedTuple):
     is_bad: bool
 
 
+class PairRule(Protocol):
+    """May two jobs share a GPU?"""
+
+    def judge(self, job: JobSpec, other: JobSpec) -> tuple[Slowdown, Slowdown] | None:
+        """Return what each of two jobs is expected to lose; None: they may not share.
+
+        Both opted in, and both fit into the GPU's memory together.
+        """
+
+
+@runtime_checkable
+class LearningRule(PairRule, Protocol):
+    """A rule that learns from the speeds of jobs that share."""
+
+    def observe(self, job: JobSpec, other: JobSpec, speed_frac: float) -> None:
+        """Take in the speed of a job beside another, of that alone."""
+
+    def corrected(self) -> list[CorrectedPair]:
+        """Return the pairs that runs have corrected."""
+
+
 class Pairs:
-    """Judges pairs; see the module."""
+    """The LearningRule of a site's table; see the module."""
 
     def __init__(self, config: SharingConfig) -> None:
         self._most = -log(1.0 - config.limit_frac)
@@ -112,7 +133,7 @@ class Pairs:
         return Slowdown(mean, spread, mean + self._quantile * spread)
 
     def judge(self, job: JobSpec, other: JobSpec) -> tuple[Slowdown, Slowdown] | None:
-        """Return what each of two jobs loses on one GPU; None: they may not share one."""
+        """See PairRule."""
         mine, its = self.loss(job, other), self.loss(other, job)
         if mine is None or its is None or max(mine.worst, its.worst) > self._most:
             return None

@@ -12,7 +12,7 @@ from roost_engine.engine import Engine, EngineConfig
 from roost_engine.plugins.plugins import Policies
 from roost_engine.scoring.neighbour_corrections import Corrections
 from roost_engine.scoring.neighbours import NeighbourScore
-from roost_engine.sharing.pairs import PairSpeed, SharingConfig
+from roost_engine.sharing.pairs import Pairs, PairSpeed, SharingConfig
 from roost_engine.testing.builders import job
 from roost_proto.v1 import interference_pb2 as pb
 from roost_proto.v1.interference_pb2_grpc import InterferenceStub
@@ -57,12 +57,10 @@ def test_the_worst_and_the_best_known_can_be_asked_for(served: Served) -> None:
 def test_pairs_on_shared_gpus_that_runs_corrected(served: Served) -> None:
     assert not response(served.state, 0).shared_pairs
     pair = PairSpeed("lm", "lm", 0.9, spread=0.02)
-    policies = Policies(sharing=SharingConfig(pairs=(pair,)))
-    served.state.engine = Engine(EngineConfig(), policies)
-    seating = served.state.engine.seating
-    assert seating is not None
+    pairs = Pairs(SharingConfig(pairs=(pair,)))
+    served.state.engine = Engine(EngineConfig(), Policies(sharing=pairs))
     first = replace(job("1", user_id=1001), model="LM")
-    seating.pairs.observe(first, replace(job("2", user_id=1002), model="lm"), 0.5)
+    pairs.observe(first, replace(job("2", user_id=1002), model="lm"), 0.5)
     (found,) = response(served.state, 0).shared_pairs
     assert (found.user_id, found.model, found.beside) == (1001, "lm", "lm")
     assert found.measured == pytest.approx(-math.log(0.9))
