@@ -27,6 +27,7 @@ class StandInDaemon:
     Args:
         node_count: nodes of eight GPUs, n0, n1, ...
         waiting_count: jobs that wait for more GPUs than are free when the daemon starts.
+        running_count: jobs that run by then.
         settings: more of roostd's configuration, by section.
 
     Attributes:
@@ -39,8 +40,10 @@ class StandInDaemon:
         node_count: int,
         waiting_count: int = 0,
         settings: dict[str, object] | None = None,
+        running_count: int = 0,
     ) -> None:
-        arguments = [str(node_count), str(waiting_count), json.dumps(settings or {})]
+        counts = [str(count) for count in (node_count, waiting_count, running_count)]
+        arguments = [*counts, json.dumps(settings or {})]
         self._argv = [sys.executable, __file__, *arguments]
         self._process: subprocess.Popen[str] | None = None
         self.ready: dict[str, Any] = {}
@@ -126,8 +129,11 @@ def open_file_count(pid: int) -> int:
 # -- the process itself ----------------------------------------------------------------------
 
 
-async def serve(node_count: int, waiting_count: int, settings: dict[str, Any]) -> None:
+async def serve(
+    node_count: int, waiting_count: int, running_count: int, settings: dict[str, Any]
+) -> None:
     """Run the daemon until the input ends."""
+    from _crowded_slurm import CrowdedSlurm
     from prometheus_client import CollectorRegistry
 
     from roost_engine.testing import builders
@@ -147,8 +153,8 @@ async def serve(node_count: int, waiting_count: int, settings: dict[str, Any]) -
             }
             | settings
         )
-        slurm = _slurm_class()([builders.node(f"n{index}", 8) for index in range(node_count)])
-        slurm.fill(waiting_count)
+        slurm = CrowdedSlurm([builders.node(f"n{index}", 8) for index in range(node_count)])
+        slurm.fill(waiting_count, running_count)
         spool_file = config.paths.runtime_dir / "spool" / "events"
 
         def tell(event: spool.SpoolEvent) -> None:
@@ -186,29 +192,6 @@ async def serve(node_count: int, waiting_count: int, settings: dict[str, Any]) -
             await asyncio.wait_for(task, 60.0)
 
 
-def _slurm_class() -> Any:
-    from roostd.testing.slurm_stand_in import SlurmStandIn
-
-    class Slurm(SlurmStandIn):
-        """A Slurm with a crowd that is submitted at once: the stand-in's own pace is quadratic."""
-
-        is_still = has_room = False
-
-        def tick(self) -> None:
-            """Start what may start; nothing while a crowd is submitted."""
-            if not self.is_still:
-                super().tick()
-
-        def fill(self, waiting_count: int) -> None:
-            """Submit jobs before the daemon runs, of up to a node."""
-            self.is_still, self.has_room = True, waiting_count > 0
-            for number in range(waiting_count):
-                self.submit(gpus=1 + number % 8, user_id=1_000 + number % 50)
-            self.is_still = False
-
-    return Slurm
-
-
 async def _first_decision_s(daemon: Any, began_s: float) -> float:
     def count() -> float:
         values: list[float] = [
@@ -235,10 +218,7 @@ async def _obey(daemon: Any, slurm: Any) -> None:
                 for number in range(int(count)):
                     slurm.submit(gpus=1 + number % 8, user_id=1_000 + number % 50)
             case "end":
-                running = [job_id for job_id, job in slurm._jobs.items() if job.allocated]
-                for job_id in running[: int(count)]:
-                    slurm.end(job_id)
-                answer = {"ended": min(len(running), int(count))}
+                answer = {"ended": slurm.end_some(int(count))}
             case "reload":
                 daemon.stalls.reset()
                 began_s = time.monotonic()
@@ -256,7 +236,9 @@ async def _obey(daemon: Any, slurm: Any) -> None:
             "streams": value("roost_probe_streams") or 0.0,
             "longest_stall_ms": daemon.stalls.longest_s * 1e3,
             "longest_turn_cpu_ms": daemon.stalls.longest_cpu_s * 1e3,
-            "jobs": len(slurm._jobs),
+            "jobs": slurm.job_count,
+            "running": slurm.running_count,
+            "stand_in_cpu_s": slurm.own_cpu_s,
         }
         print(json.dumps(answer), flush=True)
 
@@ -265,6 +247,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("node_count", type=int)
     parser.add_argument("waiting_count", type=int)
+    parser.add_argument("running_count", type=int)
     parser.add_argument("settings", type=json.loads)
     options = parser.parse_args()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the benchmark ends it
@@ -277,7 +260,8 @@ def main() -> None:
     raise_file_limit()
     everyone = float(options.node_count + 200)
     vars(peers).update(HELLO_BURST_COUNT=everyone, MOST_SILENT_STREAMS=int(everyone))
-    asyncio.run(serve(options.node_count, options.waiting_count, options.settings))
+    counts = options.node_count, options.waiting_count, options.running_count
+    asyncio.run(serve(*counts, options.settings))
 
 
 if __name__ == "__main__":

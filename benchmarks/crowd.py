@@ -2,7 +2,8 @@
 
 Each figure is the CPU time of one run of a task: a dump of the queue and its second reading when
 one line has changed, a look of the daemon, the renewal of all leases while thousands of jobs were
-released, the answer to GetStatus, and the list of jobs that `roostctl jobs` shows.
+released, the answer to GetStatus, the turn of a reload, and the list of jobs that `roostctl jobs`
+shows.
 """
 
 import argparse
@@ -10,6 +11,7 @@ import asyncio
 import statistics
 import tempfile
 import time
+from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -25,6 +27,7 @@ from roost_engine.plugins.plugins import Policies
 from roost_engine.testing.builders import node
 from roost_slurm.squeue import FIELDS, SEPARATOR
 from roostd.app.applier import Applier
+from roostd.app.earlier_waits import waits_of
 from roostd.app.gauges import set_gauges
 from roostd.app.recorder import Recorder
 from roostd.app.slurm_watch import SlurmWatch
@@ -81,6 +84,7 @@ async def measure(job_count: int, repeats: int) -> dict[str, float]:
         await crowd.watch.first_poll()
         figures["look_with_requeued_ms"] = await median_ms(crowd.watch.first_poll, repeats)
         figures["status_ms"] = await median_ms(crowd.status, repeats)
+        figures["reload_ms"] = await median_ms(crowd.reload, repeats)
         figures["gauges_ms"] = await median_ms(crowd.gauges, repeats)
         figures["jobs_list_ms"] = await median_ms(crowd.listed, repeats)
         return figures
@@ -192,6 +196,11 @@ class Crowd:
     async def status(self) -> Any:
         """Answer GetStatus."""
         return convert.status(self.state)
+
+    async def reload(self) -> None:
+        """Do what a reload does in one turn of the loop: keep the waits, read the queue again."""
+        waits_of(self.state.engine)
+        deque(self.watch.cluster_events())
 
     async def gauges(self) -> None:
         """Set the gauges of Prometheus."""

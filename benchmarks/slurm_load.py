@@ -50,7 +50,7 @@ def measure(job_count: int, burst_count: int, seconds: float, lease_s: int) -> d
                 list(threads.map(lambda one: _fill(one, job_count), clusters.values()))
             time.sleep(min(_SETTLE_S, seconds))
             figures = _at_rest(clusters, stack, seconds)
-            figures |= _burst(clusters, burst_count)
+            figures |= _burst(clusters, stack, burst_count)
     return {"jobs": job_count, "burst": burst_count, "lease_s": lease_s, **figures}
 
 
@@ -75,17 +75,29 @@ def _fill(cluster: LocalSlurm, job_count: int) -> None:
     _submit(cluster, job_count)
 
 
-def _burst(clusters: dict[str, LocalSlurm], count: int) -> dict[str, object]:
-    """Return how long a client takes to submit so many jobs, one after the other, to each."""
-    took_s = dict.fromkeys(clusters, 0.0)
+def _burst(clusters: dict[str, LocalSlurm], stack: Stack, count: int) -> dict[str, object]:
+    """Return how long a client takes to submit so many jobs, one after the other, to each.
+
+    The CPU time of slurmctld in its own turns is what a submission costs there, whatever else uses
+    the cores; that of roostd is what it takes from the client on a machine that they share.
+    """
+    took_s, ctld_s = dict.fromkeys(clusters, 0.0), dict.fromkeys(clusters, 0.0)
+    roostd_s = 0.0
     for begin in range(0, count, _TURN):
         for name, cluster in clusters.items():
+            before_s, before_roostd_s = cpu_s(cluster.controller_pid), cpu_s(stack.roostd_pid)
             took_s[name] += _submit(cluster, min(_TURN, count - begin))
+            ctld_s[name] += cpu_s(cluster.controller_pid) - before_s
+            if name == "roost":
+                roostd_s += cpu_s(stack.roostd_pid) - before_roostd_s
         print(f"{begin + _TURN} of {count}: {took_s}", file=sys.stderr)
     return {
         "plain_burst_s": took_s["plain"],
         "roost_burst_s": took_s["roost"],
         "burst_ratio": took_s["roost"] / took_s["plain"],
+        "plain_burst_slurmctld_s": ctld_s["plain"],
+        "roost_burst_slurmctld_s": ctld_s["roost"],
+        "roost_burst_roostd_s": roostd_s,
     }
 
 

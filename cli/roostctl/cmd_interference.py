@@ -14,6 +14,7 @@ from roostctl.output import Cell, listing, new_console, print_document, prose, s
 from roostctl.quantities import ABSENT, counted, or_absent, safe_text
 
 _ROW_HEADS = ("USER", "JOB", "BESIDE", "AT", "PREDICTED", "OBSERVED", "OFF BY", "REPORTS")
+_PAIR_HEADS = ("USER", "MODEL", "BESIDE", "MEASURED", "CORRECTED", "RUNS", "SHARED")
 _KIND_HEADS = ("USER", "JOB", "OFF BY", "REPORTS")
 
 
@@ -34,7 +35,9 @@ def interference(options: Options, count: int, as_json: bool) -> None:
     The first table has the kinds of jobs whose loss of speed was mispredicted most: BESIDE another
     kind, with the closest that both share, or at a kind of placement. PREDICTED and OBSERVED are of
     the newest report; OFF BY is the mean, shrunk towards 0 where there are few REPORTS, with its
-    standard error. The second table has all kinds, the most reports first.
+    standard error. The second table has all kinds, the most reports first. A third one has the
+    pairs on shared GPUs that runs have corrected: what the user's jobs of MODEL lose there, and
+    whether the pair is SHARED still.
     """
     with connect_interference(options.daemon, options.timeout_s) as client:
         found = client.get_interference(count)
@@ -48,7 +51,9 @@ def interference(options: Options, count: int, as_json: bool) -> None:
         parts.append(prose(f"Fault: {safe_text(found.fault)}.", "yellow"))
     rows = listing(console, _ROW_HEADS, [_row(row) for row in found.rows])
     kinds = listing(console, _KIND_HEADS, [_kind(kind) for kind in found.kinds])
-    tables = [*([rows] if found.rows else []), *([kinds] if found.kinds else [])]
+    pairs = listing(console, _PAIR_HEADS, [_pair(pair) for pair in found.shared_pairs])
+    filled = ((rows, found.rows), (kinds, found.kinds), (pairs, found.shared_pairs))
+    tables = [table for table, content in filled if content]
     show(console, *tables, *parts)
 
 
@@ -74,6 +79,18 @@ def _kind(kind: pb.InterferenceKind) -> list[Cell]:
         or_absent(kind.job_name),
         _off_by(kind.residual, kind.error),
         f"{kind.report_count:.0f}",
+    ]
+
+
+def _pair(pair: pb.SharedPair) -> list[Cell]:
+    return [
+        _login(pair.user_id),
+        or_absent(pair.model),
+        or_absent(pair.beside),
+        _lost(pair.measured),
+        _lost(pair.corrected),
+        str(pair.run_count),
+        "no more" if pair.is_bad else "yes",
     ]
 
 

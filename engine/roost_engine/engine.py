@@ -44,6 +44,7 @@ from roost_engine.domain.model import JobId, JobSpec
 from roost_engine.job_record import JobRecord, KnownJob
 from roost_engine.placement.candidates import Candidates
 from roost_engine.plugins.plugins import Policies
+from roost_engine.policies.preemption_slot import PreemptionSlot
 from roost_engine.policies.protocols import GateVerdict, Offer, QueueView, SortKey
 from roost_engine.policies.slots import (
     RUN_TIMES,
@@ -51,7 +52,6 @@ from roost_engine.policies.slots import (
     GateSlot,
     OrderSlot,
     PredictorSlot,
-    PreemptionSlot,
 )
 from roost_engine.preemption.preemption import Preemption
 from roost_engine.queue.outlook import Outlook, outlook_of
@@ -102,9 +102,9 @@ class Engine:
             Promises(self._table, policies.ends, slot),
             self._team,
         )
-        self._seating: Seating | None = None
+        self.seating: Seating | None = None
         if policies.sharing is not None:
-            self._seating = Seating(policies.sharing, self._table, policies.candidates)
+            self.seating = Seating(policies.sharing, self._table, policies.candidates)
         self._announced_s = inf
 
     # -- what adapters may read -----------------------------------------------------------
@@ -212,8 +212,8 @@ class Engine:
         table, queue, at_s = self._table, self._table.queue, event.at_s
         if self._released.is_active:
             self._released.note(event)
-        if self._seating is not None:
-            self._seating.note(event)
+        if self.seating is not None:
+            self.seating.note(event)
         self._apply(event, actions)
         if self._released.is_active:
             self._released.advance(at_s)
@@ -230,9 +230,9 @@ class Engine:
         is_stirred = queue.is_stirred or bool(self._free.freed)
         if is_stirred and queue.begin_pass(self.cluster, self.policies.candidates, at_s):
             self._pass.run(at_s, actions, self.config.window_count)
-        if self._seating is not None:
+        if self.seating is not None:
             put = partial(self._pass.place, at_s=at_s, actions=actions)
-            self._seating.place(self._pass.reserved, at_s, put)
+            self.seating.place(self._pass.reserved, at_s, put)
             is_stirred = True
         if is_stirred:
             for job_id, group in queue.end_pass():

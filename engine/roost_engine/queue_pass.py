@@ -86,7 +86,9 @@ class QueuePass:
         table, queue = self._table, self._table.queue
         impatient_s = at_s - self._config.patience_s
         standing, placed_count, try_count = self._standing, self._scorer.decision_count, 0
-        cleared, reservation = standing.begin_pass(at_s, actions)
+        cleared, reservation = NO_NODES, None
+        if standing.is_on or standing.preemptors:
+            cleared, reservation = standing.begin_pass(at_s, actions)
         if self._released.is_active:
             cleared |= self._released.nodes
         reserved = cleared if reservation is None else cleared | reservation.nodes
@@ -117,7 +119,8 @@ class QueuePass:
         if reservation is not None:
             self._promises.note(reservation, at_s, actions)
             self._backfill(reservation, cleared, at_s, actions, window_count)
-        standing.end_pass(at_s, actions)
+        if standing.is_on or queue.has_preemptors:
+            standing.end_pass(at_s, actions)
 
     def _is_blocked(self, group: Group, reserved: NodeSet, placed_count: int) -> bool:
         """Whether a try would find no capacity, also after what this pass has placed."""
@@ -191,7 +194,7 @@ class QueuePass:
                 return True
         full, limit = self._full_nodes(job) if job.node_quotas else (NO_NODES, "")
         candidates = self._candidates.propose(self._cluster, job, reserved | full, at_s)
-        if candidates:
+        if candidates.options:
             self._offer(job_id, record, candidates, at_s, actions)
             if earlier is not None and group.job_ids:
                 group.restore_failure(earlier, self._cluster, self._candidates)

@@ -4,12 +4,14 @@
     └── SimError           the root of these
         ├── TraceError     a trace cannot be used; carries file, line and reason
         ├── ClusterError   a cluster cannot be used; carries every problem
-        └── ProfileError   no speed profile fits
+        ├── ProfileError   no speed profile fits
+        └── PairsError     a table of measured pairs cannot be used
 
 All of these are caused by a user's files, so each message says where, and what would be right.
 """
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from roost_engine.domain.errors import RoostError
 
@@ -39,6 +41,13 @@ class ClusterError(SimError):
     def __init__(self, problems: Sequence[str]) -> None:
         super().__init__("; ".join(problems))
         self.problems = tuple(problems)
+
+
+class PairsError(SimError):
+    """A table of measured pairs cannot be used; names file, line and what would be right."""
+
+    def __init__(self, path: Path, line: int | None, reason: str) -> None:
+        super().__init__(f"{path}: {reason}" if line is None else f"{path}:{line}: {reason}")
 
 
 class ProfileError(SimError):

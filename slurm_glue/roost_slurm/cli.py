@@ -65,6 +65,11 @@ def _parser() -> argparse.ArgumentParser:
         "unpin", help="while roostd is dead: let Slurm start waiting jobs that are pinned, anywhere"
     )
     unpin.add_argument("--runtime-folder", type=Path, default=DEFAULT_RUNTIME_FOLDER)
+    unpin.add_argument(
+        "--others",
+        action="store_true",
+        help="after a move: take back the pins that a roostd of another host or folder has left",
+    )
     check = commands.add_parser("check", help="look whether slurm.conf has what Roost needs")
     check.add_argument("--models", action="store_true", help="users name GPU models in requests")
     check.add_argument("--strict", action="store_true", help="recommended settings count as needed")
@@ -251,9 +256,10 @@ def _unpin(args: argparse.Namespace) -> int:
 
     job_ids: list[str] = []
     try:
-        for what in seat_guards.guard_seats(args.runtime_folder):
-            syslog.syslog(syslog.LOG_WARNING, f"roost-slurm unpin: roostd is away, {what}")
-        for job_id in orphaned_pins.unpin_orphans(args.runtime_folder):
+        if not args.others:
+            for what in seat_guards.guard_seats(args.runtime_folder):
+                syslog.syslog(syslog.LOG_WARNING, f"roost-slurm unpin: roostd is away, {what}")
+        for job_id in orphaned_pins.unpin_orphans(args.runtime_folder, is_of_others=args.others):
             job_ids.append(job_id)
             print(job_id)
     except (OSError, subprocess.SubprocessError, UnknownVersion) as error:
@@ -263,7 +269,8 @@ def _unpin(args: argparse.Namespace) -> int:
         return BAD_INPUT
     finally:
         if job_ids:
-            told = f"roost-slurm unpin: roostd is dead, unpinned {' '.join(job_ids)}"
+            why = "another roostd has left them" if args.others else "roostd is dead"
+            told = f"roost-slurm unpin: {why}, unpinned {' '.join(job_ids)}"
             syslog.syslog(syslog.LOG_WARNING, told)
     return 0
 

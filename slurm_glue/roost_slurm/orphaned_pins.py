@@ -9,6 +9,7 @@ A job under a lease is left alone: it is eligible only from the end of the lease
 """
 
 import os
+import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -63,12 +64,23 @@ def unpin_orphans(
     runtime_folder: Path,
     run: RunCommand = run_command,
     *,
+    is_of_others: bool = False,
     wall_clock: Callable[[], float] = time.time,
     clock: Callable[[], float] = time.monotonic,
 ) -> Iterator[str]:
     """Give the waiting jobs that roostd left pinned their own requests back. Yields their ids.
 
-    Nothing happens while roostd is alive.
+    Nothing happens while roostd is alive. A roostd on another host, or with another runtime folder,
+    cannot be seen from here: the pins of such a one are taken back where `is_of_others` says that
+    it is gone for good.
+
+    Args:
+        runtime_folder: of roostd.
+        run: runs Slurm's commands.
+        is_of_others: take back pins of other owners than this host and folder, and only those, also
+            while the roostd here is alive.
+        wall_clock: seconds since the epoch.
+        clock: seconds, for the deadline.
 
     Raises:
         OSError, subprocess.SubprocessError, UnknownVersion: Slurm does not answer.
@@ -81,18 +93,24 @@ def unpin_orphans(
             raise subprocess.TimeoutExpired(argv, DEADLINE_S)
         return run(argv, left_s)
 
-    if not is_roostd_gone(runtime_folder, wall_clock()):
+    def is_alive() -> bool:
+        return not is_of_others and not is_roostd_gone(runtime_folder, wall_clock())
+
+    if is_alive():
         return
+    mine = {"", heartbeat.owner_of(runtime_folder, socket.gethostname())}
     can_untype = traits_of(parse_version(ask(commands.version()))).can_untype
     dump = parse_queue(ask(commands.pending_queue()))
     orphans = [
         job
         for job in dump.jobs
-        if is_orphan(job, wall_clock()) and (can_untype or _has_nodes_of_pin(job))
+        if is_orphan(job, wall_clock())
+        and (can_untype or _has_nodes_of_pin(job))
+        and not (is_of_others and _owner(job) in mine)
     ]
     orphans.sort(key=lambda job: (-job.priority, job.number))
     for job in orphans[:MOST_JOBS]:
-        if not is_roostd_gone(runtime_folder, wall_clock()):
+        if is_alive():
             return  # it has come back, and takes care of them itself
         try:
             for argv in restore_calls(job) if can_untype else (free_nodes_call(job),):
@@ -176,6 +194,10 @@ def free_nodes_call(job: QueuedJob) -> Argv:
         lease_s=BETWEEN_S,
     )
     return commands.without_start(argv)
+
+
+def _owner(job: QueuedJob) -> str:
+    return (parse_stamp(job.admin_comment) or Stamp()).owner
 
 
 def _has_nodes_of_pin(job: QueuedJob) -> bool:

@@ -67,6 +67,17 @@ def daemon() -> FakeInterference:
                 report_count=3.0,
             ),
         ],
+        shared_pairs=[
+            pb.SharedPair(
+                user_id=ANN,
+                model="bert",
+                beside="ncf",
+                measured=0.051,
+                corrected=0.357,
+                run_count=3,
+                is_bad=True,
+            ),
+        ],
         kinds=[
             pb.InterferenceKind(
                 user_id=ANN, job_name="lm", residual=0.1, error=0.05, report_count=15

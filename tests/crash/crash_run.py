@@ -7,6 +7,11 @@ killed, when, and what is submitted; the machine's timing does the rest.
 `--control` kills slurmctld and slurmd of a Slurm without Roost, with the same jobs: what it reports
 is what Slurm itself does.
 
+`--unsaved` kills slurmctld alone, also before it has saved what has just happened. A slurmctld that
+has forgotten the start of a job starts it again; where the first launch still has a process on the
+node, slurmd refuses the second, and slurmctld drains the node ("Duplicate jobid"). With `--control`
+the same kills hit a Slurm without Roost.
+
 Checked: no job is lost, each runs once to its end on as many GPUs as it asked for, no GPU is given
 to two jobs at one time, and no job is held longer than its lease after roostd has died.
 """
@@ -37,8 +42,10 @@ _FINAL = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "BOOT_FAIL
 _MOST_UNFINISHED = 12  # jobs; about twice what the nodes hold
 _SLACK_S = 3.0  # Slurm's times are whole seconds, and a busy machine is late
 _SAVED_AFTER_S = 6.0  # slurmctld saves its state 5 s after a change at the latest
+_UNSAVED_S = 3.0
+_REST_S = 25.0  # after such a kill: the next one would hide what becomes of the jobs
 _FAIL_POINT_S = 8.0
-_END_S = 90.0
+_END_S = 150.0  # Slurm requeues a job two minutes ahead
 _REGISTERED_S = 30.0
 _LAUNCH_S = 15.0  # a prolog takes a second at most
 _RESTARTED_S = 30.0
@@ -61,8 +68,9 @@ class Report:
         end_lost_count: jobs whose script has ended, and of whose end slurmctld does not know, since
             its slurmd or slurmctld was ended. The run cancels them too.
         launched_twice_count: nodes that slurmctld drained with "Duplicate jobid", since it launched
-            a job again that it had launched before it was killed. It holds such a job. The run
-            resumes the node and cancels the job.
+            a job again whose start it had forgotten when it was killed. It does that without Roost
+            too: see `--unsaved`. It holds such a job. The run resumes the node and cancels the job.
+        forgotten_count: jobs that slurmctld had not saved when it was killed, by `--unsaved`.
         without_gpus_count: jobs that Slurm 22.05 started without any GPU right after slurmctld was
             restarted: it does that to plain jobs, without roostd, too (JOB_GRES=gpu:g4:0).
         problems: each broken promise, in words.
@@ -75,6 +83,7 @@ class Report:
     launch_lost_count: int = 0
     end_lost_count: int = 0
     launched_twice_count: int = 0
+    forgotten_count: int = 0
     without_gpus_count: int = 0
     problems: list[str] = field(default_factory=list)
 
@@ -87,10 +96,17 @@ class CrashRun:
         seed: of everything that is drawn.
         say: told of each kill.
         is_control: whether only Slurm's daemons are killed, as for a stack without Roost.
+        is_unsaved: whether only slurmctld is killed, also before it has saved its state.
     """
 
     def __init__(
-        self, stack: Stack, seed: int, say: Callable[[str], None], *, is_control: bool = False
+        self,
+        stack: Stack,
+        seed: int,
+        say: Callable[[str], None],
+        *,
+        is_control: bool = False,
+        is_unsaved: bool = False,
     ) -> None:
         self._stack, self._random, self._say = stack, random.Random(seed), say
         self._asked: dict[str, int] = {}  # GPUs of each job that is not over
@@ -99,11 +115,15 @@ class CrashRun:
         self._unchanged_since_s: dict[tuple[str, str], float] = {}
         self._restarts_s: list[float] = []  # of slurmctld, by the wall clock
         self.report = Report(seed)
-        self._weighted: tuple[tuple[Callable[[], str], int], ...] = (
-            *(() if is_control else self._kills_of_roost()),
+        self._is_unsaved = is_unsaved
+        kills_of_slurm = (
             (self._kill_slurmd, 1),
             (self._restart_slurmctld, 1),
             (self._kill_slurmctld, 1),
+        )
+        self._weighted: tuple[tuple[Callable[[], str], int], ...] = (
+            *(() if is_control or is_unsaved else self._kills_of_roost()),
+            *(((self._kill_slurmctld, 1),) if is_unsaved else kills_of_slurm),
         )
 
     def _kills_of_roost(self) -> tuple[tuple[Callable[[], str], int], ...]:
@@ -189,12 +209,22 @@ class CrashRun:
         return "slurmctld, stopped"
 
     def _kill_slurmctld(self) -> str:
-        # What slurmctld had not saved is lost with or without Roost, so it is saved first.
-        time.sleep(_SAVED_AFTER_S)
+        # What slurmctld had not saved is lost with or without Roost: submissions are saved first.
+        # Jobs that start while this waits may be unsaved all the same.
+        unsaved_s = self._random.uniform(0.0, _UNSAVED_S)
+        time.sleep(unsaved_s if self._is_unsaved else _SAVED_AFTER_S)
         self._restarts_s.append(time.time())
         self._stack.slurm.restart_controller(kill=True)
         self._slurm_killed_s = time.monotonic()
+        if self._is_unsaved:
+            self._rest()
         return "slurmctld, killed"
+
+    def _rest(self) -> None:
+        end_s = time.monotonic() + _REST_S
+        while self._asked and time.monotonic() < end_s:
+            time.sleep(1.0)
+            self._collect()
 
     # -- jobs --------------------------------------------------------------------------------
 
@@ -229,8 +259,11 @@ class CrashRun:
         self._mend_what_was_launched_twice()
         ended = [job_id for job_id in self._asked if states.get(job_id) in _FINAL]
         for job_id in [job_id for job_id in self._asked if job_id not in states]:
-            self._complain(f"job {job_id} is lost: Slurm does not know it")
             del self._asked[job_id]
+            if self._is_unsaved:
+                self.report.forgotten_count += 1
+            else:
+                self._complain(f"job {job_id} is lost: Slurm does not know it")
         for job_id, outcome in outcomes(self._stack.slurm, ended).items():
             wanted, got = self._asked.pop(job_id), sum(map(len, outcome.gpus.values()))
             self._over[job_id] = outcome
@@ -279,8 +312,9 @@ class CrashRun:
                 self.report.launched_twice_count += 1
         waiting = slurm.run("squeue", "-h", "-t", "PENDING", "-o", "%A %r", check=False)
         for job_id, reason in (line.split(maxsplit=1) for line in waiting.splitlines()):
-            is_held = reason.replace("_", " ").startswith("launch failed requeued held")
-            if is_held and job_id in self._asked:
+            held = reason.replace("_", " ").startswith("launch failed requeued held")
+            # After a restart slurmctld has forgotten why it holds the job.
+            if (held or reason == "JobHeldAdmin") and job_id in self._asked:
                 slurm.run("scancel", job_id, check=False)
                 del self._asked[job_id]
                 self.report.launch_lost_count += 1
@@ -322,6 +356,7 @@ def crash(
     say: Callable[[str], None],
     *,
     is_control: bool = False,
+    is_unsaved: bool = False,
 ) -> Report:
     """Run so many kills, or kills for so many seconds, and return what was found.
 
@@ -331,6 +366,7 @@ def crash(
         seconds: after which there are no more kills; None: no limit.
         say: told of each kill.
         is_control: whether to leave Roost out.
+        is_unsaved: whether to kill slurmctld alone, also before it has saved its state.
 
     Raises:
         LocalSlurmUnavailable: there is no Slurm here.
@@ -340,7 +376,7 @@ def crash(
     with Stack(NODES, lease_s=LEASE_S, amend_plan=amend) as stack:
         if is_control:
             stack.stop_roostd()
-        run = CrashRun(stack, seed, say, is_control=is_control)
+        run = CrashRun(stack, seed, say, is_control=is_control, is_unsaved=is_unsaved)
         end_s = time.monotonic() + seconds if seconds is not None else float("inf")
         for _ in range(kill_count):
             if time.monotonic() >= end_s:
@@ -362,6 +398,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--seconds", type=float, help="stop after so long")
     parser.add_argument("--control", action="store_true", help="a Slurm without Roost")
+    parser.add_argument("--unsaved", action="store_true", help="kill slurmctld before it saves")
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
     args = parser.parse_args(argv)
     began_s, count = time.monotonic(), 0
@@ -373,7 +410,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"[{count}/{args.kills}, {took_s:.0f} s] {text}", file=sys.stderr, flush=True)
 
     try:
-        report = crash(args.kills, args.seed, args.seconds, say, is_control=args.control)
+        report = crash(
+            args.kills,
+            args.seed,
+            args.seconds,
+            say,
+            is_control=args.control,
+            is_unsaved=args.unsaved,
+        )
     except LocalSlurmUnavailable as error:
         print(f"crash-test: {error}", file=sys.stderr)
         return 2
@@ -398,6 +442,8 @@ def _print(report: Report) -> None:
         print(f"The ends of {report.end_lost_count} jobs were lost with slurmd or slurmctld.")
     if report.launched_twice_count:
         print(f"slurmctld drained {report.launched_twice_count} nodes for jobs launched twice.")
+    if report.forgotten_count:
+        print(f"{report.forgotten_count} jobs were not saved when slurmctld was killed.")
     if report.without_gpus_count:
         print(f"{report.without_gpus_count} jobs got no GPU from slurmctld, as without Roost.")
     for problem in report.problems:

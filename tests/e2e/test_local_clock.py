@@ -1,4 +1,4 @@
-"""The wall clock of a real Slurm and of roostd is set forward, an hour at a time.
+"""The wall clock of a real Slurm and of roostd is set forward and back, an hour at a time.
 
 A preloaded library gives every process of this cluster a wall clock of its own (set_clock.c).
 Set back, slurmctld 22.05 starts no job until its clock is where it was, also without Roost.
@@ -19,6 +19,7 @@ from tests.e2e.ledger import assert_all_completed, job_states, submit, wait_unti
 from tests.e2e.two_nodes import LEASE_S, NODES
 
 from roost_demo.stack import Stack
+from roost_proto.v1 import operator_pb2
 from roost_slurm.testing.cluster_plan import ClusterPlan
 from roost_slurm.testing.local_slurm import LocalSlurmUnavailable
 
@@ -92,3 +93,22 @@ def test_a_begin_time_holds_by_the_clock_that_is_set(site: tuple[Stack, Clock]) 
     clock.set(3 * HOUR_S)
     wait_until_over(stack.slurm, [job_id], 120.0)
     assert_all_completed(stack.slurm, {job_id: 2})
+
+
+def test_no_job_is_lost_while_the_clock_is_set_back(site: tuple[Stack, Clock]) -> None:
+    stack, clock = site
+    clock.set(4 * HOUR_S)
+    jobs = {submit(stack.slurm, "--gres=gpu:8", command="sleep 4"): 8 for _ in range(3)}
+    clock.set(3 * HOUR_S)
+    jobs |= {submit(stack.slurm, f"--gres=gpu:{count}"): count for count in (2, 3)}
+    time.sleep(2 * LEASE_S)
+    assert jobs.keys() <= job_states(stack.slurm).keys()
+    assert is_served(stack)
+    clock.set(4 * HOUR_S)
+    wait_until_over(stack.slurm, jobs, 120.0)
+    assert_all_completed(stack.slurm, jobs)
+
+
+def is_served(stack: Stack) -> bool:
+    """Whether roostd answers."""
+    return bool(stack.operator().GetStatus(operator_pb2.GetStatusRequest(), timeout=10.0).version)

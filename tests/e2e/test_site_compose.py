@@ -13,7 +13,7 @@ pytestmark = [pytest.mark.compose, pytest.mark.timeout(1200)]
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = "tests/e2e/site"
 SUITES = ("trixie", "sid")  # Slurm 24.11 and 26.05; 22.05 is the release that `make test` has
-WORKERS = 4  # the tests mostly wait
+WORKERS = 3  # the tests mostly wait
 OPTIONS = f"-p no:cacheprovider -n {WORKERS} --dist loadfile --reruns 1 -rR --durations=12"
 PYTEST = f"{PYTHON} -m pytest {OPTIONS}"
 # For the devices cgroup, where the host has one. Each device has a rule of its own: Slurm can take

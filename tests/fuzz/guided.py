@@ -79,14 +79,19 @@ def fuzz_all(seconds: float, only: str) -> int:
         with tempfile.TemporaryDirectory(prefix="roost-fuzz-") as text:
             folder, share_s = Path(text), seconds / len(names)
             options = ("--one", name, "--seconds", str(share_s), "--folder", text)
-            done = subprocess.run(
-                [sys.executable, "-m", "tests.fuzz.guided", *options],
-                capture_output=True,
-                text=True,
-                errors="replace",
-                timeout=share_s + _START_S,
-                check=False,
-            )
+            try:
+                done = subprocess.run(
+                    [sys.executable, "-m", "tests.fuzz.guided", *options],
+                    capture_output=True,
+                    text=True,
+                    errors="replace",
+                    timeout=share_s + _START_S,
+                    check=False,
+                )
+            except subprocess.TimeoutExpired as error:
+                print(f"{name}: no end after {error.timeout:.0f} s", flush=True)
+                is_broken = True
+                continue
             for file in [path for path in folder.iterdir() if path.is_file()]:
                 kept = keep(Finding(name, file.read_bytes(), "found by coverage"))
                 print(f"{name}: {_last_words(done.stderr)}; kept as {kept}")

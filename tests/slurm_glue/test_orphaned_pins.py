@@ -1,6 +1,7 @@
 """Pins that outlive roostd: which jobs get their own requests back, when, and with which calls."""
 
 import os
+import socket
 import subprocess
 import time
 from collections.abc import Callable
@@ -170,6 +171,24 @@ def test_nothing_is_asked_while_roostd_lives(folder: Path) -> None:
     slurm = FakeSlurm(line(7))
     assert unpin(folder, slurm) == []
     assert slurm.asked == []
+
+
+def test_after_a_move_the_pins_of_the_old_roostd_are_taken_back_though_the_new_one_lives(
+    folder: Path,
+) -> None:
+    beat(folder, NOW_S - 1)
+    mine = heartbeat.owner_of(folder, socket.gethostname())
+    slurm = FakeSlurm(
+        line(7, admin_comment=PINNED.replace("was", "owner=0ddba11 was")),
+        line(8, admin_comment=PINNED.replace("was", f"owner={mine} was")),
+        line(9),  # an earlier job_submit.lua wrote no owner: the roostd that lives has it
+    )
+    assert unpin(folder, slurm) == []
+
+    found = unpin_orphans(folder, slurm, is_of_others=True, wall_clock=lambda: NOW_S)
+
+    assert list(found) == ["7"]
+    assert [update[0] for update in slurm.updates] == ["jobid=7"]
 
 
 def test_a_release_that_cannot_take_types_back_frees_the_nodes_alone(folder: Path) -> None:

@@ -31,6 +31,18 @@ class InterferenceKindDocument(TypedDict):
     report_count: float | None
 
 
+class SharedPairDocument(TypedDict):
+    """A pair of models on shared GPUs, of one user's jobs."""
+
+    user_id: int
+    model: str
+    beside: str
+    measured: float | None
+    corrected: float | None
+    run_count: int
+    is_bad: bool
+
+
 class InterferenceDocument(TypedDict):
     """`roostctl interference --json`."""
 
@@ -43,6 +55,7 @@ class InterferenceDocument(TypedDict):
     kind_count: int
     rows: list[InterferenceRowDocument]
     kinds: list[InterferenceKindDocument]
+    shared_pairs: list[SharedPairDocument]
 
 
 def interference_document(found: pb.GetInterferenceResponse) -> InterferenceDocument:
@@ -57,6 +70,7 @@ def interference_document(found: pb.GetInterferenceResponse) -> InterferenceDocu
         "kind_count": found.kind_count,
         "rows": [_row(one) for one in found.rows],
         "kinds": [_kind(one) for one in found.kinds],
+        "shared_pairs": [_pair(one) for one in found.shared_pairs],
     }
 
 
@@ -83,4 +97,16 @@ def _kind(one: pb.InterferenceKind) -> InterferenceKindDocument:
         "residual": finite(one.residual, 4),
         "error": finite(one.error, 4),
         "report_count": finite(one.report_count, 4),
+    }
+
+
+def _pair(one: pb.SharedPair) -> SharedPairDocument:
+    return {
+        "user_id": one.user_id,
+        "model": one.model,
+        "beside": one.beside,
+        "measured": finite(one.measured, 4),
+        "corrected": finite(one.corrected, 4),
+        "run_count": one.run_count,
+        "is_bad": one.is_bad,
     }

@@ -20,7 +20,7 @@ _log = structlog.get_logger(__name__)
 OTHER_ROOSTD = (
     "another roostd steers this cluster: {count} waiting jobs have its lease, and job_submit.lua"
     " reads its heartbeat; this roostd only watches them: stop one of the two, or, where roostd has"
-    " moved here, wait until these jobs have started"
+    " moved here, run `roost-slurm unpin --others` and wait until these jobs have started"
 )
 
 

@@ -151,9 +151,11 @@ class ShadowQuestions:
                 self._metrics.beyond_slurm_s.observe(waited_s)
                 if waited_s > self._longest[0]:
                     self._longest = waited_s, job_id
+        if self._waited - present:
+            numbers = {one.job.number for one in waiting}
+            for number in self._questions.keys() - numbers:
+                del self._questions[number]
         self._waited = present
-        if len(self._questions) > 2 * (_MOST_JOBS + _MOST_REQUESTS):
-            self._questions.clear()  # most are of jobs that do not wait any more
         self._starts.keep(present, jobs)
 
     async def _ask(self, argv: Argv, now_s: float) -> None:

@@ -278,17 +278,9 @@ class Config(Section):
 
     @field_validator("sharing")
     @classmethod
-    def _check_sharing(cls, sharing: SharingSection, info: ValidationInfo) -> SharingSection:
-        if not sharing.enabled:
-            return sharing
-        if sharing.pairs is None:
+    def _check_sharing(cls, sharing: SharingSection) -> SharingSection:
+        if sharing.enabled and sharing.pairs is None:
             raise ValueError("enabled shares nothing without pairs: name the table, or remove it")
-        listed = info.data.get("partitions") or {}
-        if stopping := [name for name, one in listed.items() if one.preemption]:
-            raise ValueError(
-                f"enabled does not go with partitions.{stopping[0]}.preemption: to stop one of two"
-                " jobs on a GPU frees nothing; leave one of them out"
-            )
         return sharing
 
     def mode_of(self, partition: str) -> Mode:

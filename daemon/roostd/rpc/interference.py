@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from roost_engine.domain.job_kind import user_and_name
 from roost_engine.prediction.interference_table import ALONE, Key, Residuals
 from roost_engine.scoring.neighbours import NeighbourScore
+from roost_engine.sharing.pairs import CorrectedPair
 from roost_proto.v1 import interference_pb2 as pb
 from roost_proto.v1 import interference_pb2_grpc as pb_grpc
 from roostd.rpc.errors import Context
@@ -51,11 +52,29 @@ def response(state: DaemonState, count: int) -> pb.GetInterferenceResponse:
         row_count=len(rows),
         kind_count=len(kinds),
         fault="; ".join(_known((book.fault, book.model_fault))),
+        shared_pairs=[_pair(pair) for pair in _corrected(state)[:most]],
     )
 
 
 def _known(faults: Iterable[str]) -> list[str]:
     return [fault for fault in faults if fault]
+
+
+def _corrected(state: DaemonState) -> list[CorrectedPair]:
+    seating = state.engine.seating
+    return [] if seating is None else seating.corrected()
+
+
+def _pair(pair: CorrectedPair) -> pb.SharedPair:
+    return pb.SharedPair(
+        user_id=pair.user_id,
+        model=pair.model,
+        beside=pair.beside,
+        measured=pair.measured,
+        corrected=pair.corrected,
+        run_count=pair.run_count,
+        is_bad=pair.is_bad,
+    )
 
 
 def _row(key: Key, found: Residuals) -> pb.InterferenceRow:

@@ -122,6 +122,7 @@ class _Reading:
         self._lives: dict[JobId, Life] = {}
         self._numbers: dict[int, JobId] = {}
         self._settle_until: dict[JobId, float] = {}
+        self._forgotten_on: dict[JobId, frozenset[NodeName]] = {}
         self._requests: dict[JobId, Request | None] = {}
         self._runs: dict[JobId, RunFacts] = {}
         self._reserved: Mapping[str, ReservedGpus] = {}
@@ -136,6 +137,7 @@ class _Reading:
             lives=self._lives,
             numbers=self._numbers,
             settle_until_s=self._settle_until,
+            forgotten_on=self._forgotten_on,
             requests=self._requests,
             runs=self._runs,
             held_back=self._holding_back.result(),
@@ -216,6 +218,7 @@ class _Reading:
     def add_pending(self, job: QueuedJob, job_id: JobId) -> None:
         """Add a job that waits."""
         self._lives[job_id] = _life(job)
+        self._note_forgotten_start(job_id)
         if len(job.job_ids) == 1:
             self._numbers[job.number] = job_id
         if job_id in self._site.handed_over:
@@ -244,6 +247,9 @@ class _Reading:
         if settle_until_s is not None:
             self._settle_until[job_id] = settle_until_s
             spec = replace(spec, eligible_s=max(spec.eligible_s, settle_until_s))
+        if job_id in self._forgotten_on:
+            avoided = self._forgotten_on[job_id].union(spec.excluded_nodes)
+            spec = replace(spec, excluded_nodes=tuple(sorted(avoided)))
         spec = self._with_steady_facts(spec)
         self._waiting[job_id] = self._with_precedence(spec, job)
 
@@ -337,6 +343,22 @@ class _Reading:
         if not is_new and job_id not in self._before.running:
             return None
         return self._at_s + self._reader.traits.requeue_pause_s
+
+    def _note_forgotten_start(self, job_id: JobId) -> None:
+        """Note the nodes of a job that ran and that waits, though Slurm has not requeued it.
+
+        slurmctld, killed, forgets the starts of its last 5 s. The node takes the job for running
+        until slurmctld ends it there; where it ends by itself, slurmctld does not. Then slurmd
+        refuses to launch it again ("already running, do not launch second copy"), and slurmctld
+        holds the job and drains the node ("Duplicate jobid"), also minutes later (22.05).
+        """
+        before = self._before
+        if before.lives.get(job_id) != self._lives[job_id]:
+            return
+        shares = before.running.get(job_id, ())
+        nodes = before.forgotten_on.get(job_id, frozenset()).union(share.node for share in shares)
+        if nodes:
+            self._forgotten_on[job_id] = nodes
 
     def _with_precedence(self, spec: JobSpec, job: QueuedJob) -> JobSpec:
         seen = self._site.priorities

@@ -30,6 +30,8 @@ class QueueView:
         numbers: the job of each record that is a single job, by Slurm's own number: tasks of an
             array have numbers of their own once they have left the array's record.
         settle_until_s: engine time before which a requeued job must not start.
+        forgotten_on: where a waiting job ran of whose start Slurm does not know any more; it is not
+            placed there again.
         requests: the request of every running job, and engine time of its start; None: the job is
             not under Roost.
         runs: of every running job, what Slurm's own rules know of it.
@@ -48,6 +50,7 @@ class QueueView:
     lives: Mapping[JobId, Life] = field(default_factory=dict)
     numbers: Mapping[int, JobId] = field(default_factory=dict)
     settle_until_s: Mapping[JobId, float] = field(default_factory=dict)
+    forgotten_on: Mapping[JobId, frozenset[NodeName]] = field(default_factory=dict)
     requests: Mapping[JobId, Request | None] = field(default_factory=dict)
     runs: Mapping[JobId, "RunFacts"] = field(default_factory=dict)
     held_back: HeldBackJobs = field(default_factory=HeldBackJobs)

@@ -19,10 +19,10 @@ from roost_engine.domain.model import JobId, NodeName, NodeShare, NodeSpec, Plac
 from roost_slurm import commands
 from roost_slurm.commands import Argv
 from roost_slurm.hostlist import expand
-from roost_slurm.scontrol import AllocatedNode, Settings
+from roost_slurm.scontrol import AllocatedNode, JobDetail, Settings
 from roost_slurm.shadow_question import FirstStart
 from roost_slurm.spool import Ended, SpoolEvent, Started, Submitted
-from roost_slurm.squeue import SlurmJobState
+from roost_slurm.squeue import QueuedJob, SlurmJobState
 from roost_slurm.stamp import advice, with_eta
 from roost_slurm.versions import SlurmVersion, traits_of
 from roostd.slurm.port import JobNotWaiting, QueueSnapshot, SlurmNode
@@ -213,8 +213,8 @@ class SlurmStandIn:
         self.tick()
         return QueueSnapshot(
             at_epoch_s=self._now(),
-            jobs=tuple(queued(job) for job in self._jobs.values()),
-            details={job.number: detail(job) for job in self._jobs.values()},
+            jobs=tuple(map(self._queued, self._jobs.values())),
+            details={job.number: self._detail(job) for job in self._jobs.values()},
         )
 
     async def allocation(self, job_id: JobId) -> tuple[NodeShare, ...]:
@@ -260,7 +260,7 @@ class SlurmStandIn:
 
     async def renew(self, job_ids: Sequence[JobId], lease_s: int) -> None:
         """See SlurmPort."""
-        begins = begins_of(map(queued, self._jobs.values()))
+        begins = begins_of(map(self._queued, self._jobs.values()))
         ends_s = self._now() + lease_s
         due = [job_id for job_id in job_ids if begins.get(job_id, 0) <= ends_s]
         if due:
@@ -268,7 +268,7 @@ class SlurmStandIn:
 
     async def release(self, job_ids: Sequence[JobId]) -> None:
         """See SlurmPort."""
-        begins = begins_of(map(queued, self._jobs.values()))
+        begins = begins_of(map(self._queued, self._jobs.values()))
         for begin_s, ids in by_begin(job_ids, begins, self._now()).items():
             self._update("release", commands.let_go(ids, begin_s))
 
@@ -284,11 +284,19 @@ class SlurmStandIn:
 
     async def announce(self, reasons: Mapping[JobId, str]) -> None:
         """See SlurmPort."""
-        waiting = [queued(job) for job in self._jobs.values()]
+        waiting = list(map(self._queued, self._jobs.values()))
         for comment, job_ids in comments_of(waiting, reasons).items():
             self._update("announce", commands.set_admin_comment(job_ids, comment))
 
     # -- inside ----------------------------------------------------------------------------
+
+    def _queued(self, job: StandInJob) -> QueuedJob:
+        """Return a job as squeue shows it."""
+        return queued(job)
+
+    def _detail(self, job: StandInJob) -> JobDetail:
+        """Return a job as scontrol shows it."""
+        return detail(job)
 
     def _notify(self, event: SpoolEvent) -> None:
         for listener in self.listeners:
@@ -367,15 +375,13 @@ class SlurmStandIn:
         self._notify(Started(job.job_id))
 
     def _is_array_full(self, job: StandInJob) -> bool:
+        if job.array_number is None or job.task_limit is None:
+            return False
         running = sum(
             other.state is SlurmJobState.RUNNING and other.array_number == job.array_number
             for other in self._jobs.values()
         )
-        return (
-            job.array_number is not None
-            and job.task_limit is not None
-            and (running >= job.task_limit)
-        )
+        return running >= job.task_limit
 
     def _allocate(self, job: StandInJob) -> tuple[AllocatedNode, ...] | None:
         """Choose nodes and GPUs as Slurm would; None where the job does not fit now."""

@@ -372,7 +372,9 @@ class Cluster:
         if kind is None:
             kind = self._kinds[links] = len(self.tables)
             self.tables.append(LinkTable(links))
-        self.kind[node], self.gpu_count[node] = kind, gpu_count
+        before, self.kind[node], self.gpu_count[node] = int(self.kind[node]), kind, gpu_count
+        if before != kind and not (self.kind[: len(self)] == before).any():
+            self.tables[before].drop_tables()  # its number stays: decisions refer to it
         self.free.set_gpus(node, kind, self._healthy_gpus(node))
 
     def _healthy_gpus(self, node: int) -> int:

@@ -95,17 +95,7 @@ def best_static_score(static: NDArray[np.float32]) -> float:
 
 
 class LinkTable:
-    """The sets of GPUs of one kind of node.
-
-    Attributes:
-        set_scores: int32 [mask], link score of the set; source: docs/links.md.
-        best_scores: int32 [k, mask], best link score of k GPUs out of a free set; -1: too few.
-        potential: float64 [mask], 0..1: what a free set is still good for. Three quarters are
-            link_scale() of its best 2, 4 and 8 GPUs, each weighing its size, so that a job takes
-            the last GPUs of a nearly full node before it breaks into an idle one. One quarter is
-            its share of the node's links, which separates a GPU without a partner from one of a
-            pair where whole pairs are left either way.
-    """
+    """The sets of GPUs of one kind of node; each table is built when it is first needed."""
 
     def __init__(self, links: LinkMatrix) -> None:
         if not 1 <= links.gpu_count <= MAX_GPUS:
@@ -113,14 +103,49 @@ class LinkTable:
         self.links = links
         self.gpu_count = links.gpu_count
         self.full_mask = (1 << links.gpu_count) - 1
-        self.popcount = popcounts(self.gpu_count)
-        self.set_scores = _set_scores(links)
-        self.best_scores = _best_scores(self.set_scores, self.popcount, self.gpu_count)
-        self.potential = self._potentials()
-        self._by_size = [np.flatnonzero(self.popcount == k) for k in range(self.gpu_count + 1)]
-        self._around = _around(links)
         self._choices: dict[tuple[int, int], SubsetChoice] = {}
         self._parts: dict[tuple[int, int], tuple[NDArray[np.float32], int]] = {}
+
+    def drop_tables(self) -> None:
+        """Free the memory of all tables, 5 MB for 16 GPUs; they are built again when needed."""
+        kept = ("links", "gpu_count", "full_mask")
+        for name in self.__dict__.keys() - kept:
+            del self.__dict__[name]
+        self._choices, self._parts = {}, {}
+
+    @cached_property
+    def popcount(self) -> NDArray[np.int64]:
+        """How many GPUs each set has: int64 [mask]."""
+        return popcounts(self.gpu_count)
+
+    @cached_property
+    def set_scores(self) -> NDArray[np.int32]:
+        """Link score of each set: int32 [mask]; source: docs/links.md."""
+        return _set_scores(self.links)
+
+    @cached_property
+    def best_scores(self) -> NDArray[np.int32]:
+        """Best link score of k GPUs out of a free set: int32 [k, mask]; -1: too few."""
+        return _best_scores(self.set_scores, self.popcount, self.gpu_count)
+
+    @cached_property
+    def potential(self) -> NDArray[np.float64]:
+        """What a free set is still good for: float64 [mask], 0..1.
+
+        Three quarters are link_scale() of its best 2, 4 and 8 GPUs, each weighing its size, so that
+        a job takes the last GPUs of a nearly full node before it breaks into an idle one. One
+        quarter is its share of the node's links, which separates a GPU without a partner from one
+        of a pair where whole pairs are left either way.
+        """
+        return self._potentials()
+
+    @cached_property
+    def _by_size(self) -> list[NDArray[np.int64]]:
+        return [np.flatnonzero(self.popcount == k) for k in range(self.gpu_count + 1)]
+
+    @cached_property
+    def _around(self) -> NDArray[np.int64]:
+        return _around(self.links)
 
     @cached_property
     def score_by_set(self) -> list[int]:

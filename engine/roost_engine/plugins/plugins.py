@@ -52,7 +52,7 @@ from roost_engine.scoring.graph_score import GraphScore
 from roost_engine.scoring.heuristic import HeuristicScore
 from roost_engine.scoring.neighbour_corrections import Corrections
 from roost_engine.scoring.neighbours import NeighbourScore
-from roost_engine.sharing.pairs import SharingConfig
+from roost_engine.sharing.pairs import PairRule, Pairs, SharingConfig
 
 GateNumbers: TypeAlias = DelayConfig | DallyConfig | None
 
@@ -79,7 +79,7 @@ class Policies:
         timers: of the gate, if it has some that an operator may set.
         learned: the parts whose knowledge outlives the engine.
         ends: how predictions take part in reservations; None: time limits alone do.
-        sharing: which jobs may share GPUs; None: none.
+        sharing: says which pairs of jobs may share a GPU; None: no pair.
     """
 
     order: OrderPolicy = field(default_factory=PriorityOrder)
@@ -91,7 +91,7 @@ class Policies:
     timers: TunableTimers | None = None
     learned: "LearnedParts" = field(default_factory=lambda: LearnedParts())
     ends: EndsConfig | None = None
-    sharing: SharingConfig | None = None
+    sharing: PairRule | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -236,7 +236,7 @@ class Plugins:
             score=score,
             predictors=predictors,
             ends=self.ends if predictors is not None else None,
-            sharing=self.sharing,
+            sharing=None if self.sharing is None else Pairs(self.sharing),
         )
         policies = self._with_preemption(self._with_gate(policies))
         return self._with_canary(policies, models)

@@ -2,8 +2,8 @@
 
 A policy may raise anything and answer anything. No fault of one escapes `Engine.step` or stops a
 pass: the fault is counted, reported once a step by a PolicyFailed action, and the heuristic's
-answer is used. The score slot is in `scoring.scorer`; its faults are told in the Decision. The
-run-times slot is in `prediction.run_time_model`.
+answer is used. The preemption slot is in `preemption_slot`. The score slot is in `scoring.scorer`;
+its faults are told in the Decision. The run-times slot is in `prediction.run_time_model`.
 
 | slot       | heuristic                                  |
 |------------|--------------------------------------------|
@@ -17,34 +17,26 @@ run-times slot is in `prediction.run_time_model`.
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from math import inf
-from typing import Protocol, TypeVar, cast
+from typing import Protocol, TypeVar
 
 from roost_engine.domain.actions import PolicyFailed
 from roost_engine.domain.errors import PolicyError
 from roost_engine.domain.model import JobId
-from roost_engine.domain.tier import Tier
-from roost_engine.job_record import JobRecord, JobState
-from roost_engine.policies.heuristics import NoPreemption, OpenGate, PriorityOrder, submission_key
+from roost_engine.job_record import JobRecord
+from roost_engine.policies.heuristics import OpenGate, PriorityOrder, submission_key
 from roost_engine.policies.protocols import (
     Allow,
     AlwaysOpen,
     Defer,
     GatePolicy,
     GateVerdict,
-    JudgingMoves,
-    JudgingPreemption,
     KeyedOrder,
-    MovingPreemption,
     Offer,
     OrderPolicy,
-    PreemptPolicy,
     QueueMark,
     QueueView,
-    RankingPreemption,
     RefreshedOrder,
     RunEnded,
-    ServesDeferred,
     SortKey,
     WaitEnded,
 )
@@ -60,10 +52,6 @@ _MOST_STRETCHES = 256  # of failed questions in one action: a bound on the journ
 def name_of(policy: object) -> str:
     """Return what people call a policy: its `name`, or that of its class."""
     return str(getattr(policy, "name", type(policy).__name__))
-
-
-def _can(policy: object, method: str) -> bool:
-    return callable(getattr(type(policy), method, None))
 
 
 class FaultLog:
@@ -111,7 +99,7 @@ class FaultLog:
         )
 
 
-class _Slot:
+class Slot:
     """One policy that may fail.
 
     Args:
@@ -139,7 +127,7 @@ class _Slot:
             return heuristic()
 
 
-class OrderSlot(_Slot):
+class OrderSlot(Slot):
     """Which job is offered GPUs next.
 
     Attributes:
@@ -200,7 +188,7 @@ class OrderSlot(_Slot):
         return self.ask(lambda: bool(refreshed.is_outdated(ranked, now)), lambda: False)
 
 
-class GateSlot(_Slot):
+class GateSlot(Slot):
     """Now, or wait for a better placement."""
 
     def __init__(self, policy: GatePolicy, faults: FaultLog) -> None:
@@ -251,7 +239,7 @@ class TimesLeft(Protocol):
         """Return the seconds that this share of such jobs stays below."""
 
 
-class PredictorSlot(_Slot):
+class PredictorSlot(Slot):
     """What is expected of jobs."""
 
     def __init__(self, predictors: Predictors, faults: FaultLog) -> None:
@@ -284,128 +272,3 @@ class PredictorSlot(_Slot):
     def run_times(self, job: JobRecord, at_s: float) -> TimesLeft | None:
         """Return how long a job may still run; None if the predictors fail."""
         return self.ask(lambda: self._predictors.run_times(job, at_s), lambda: None)
-
-
-class PreemptionSlot(_Slot):
-    """Which running jobs are stopped, and for which waiting job.
-
-    Attributes:
-        stops_none: whether it is the heuristic, which need not be asked.
-        migrates: whether the policy also migrates running jobs.
-        renews_leases, serves_deferred: see policies.PreemptPolicy and policies.ServesDeferred.
-        ranks_by_runs: see policies.RankingPreemption.
-    """
-
-    def __init__(self, policy: PreemptPolicy, faults: FaultLog) -> None:
-        super().__init__("preemption", policy, faults)
-        self._policy, self._heuristic = policy, NoPreemption()
-        self.stops_none = type(policy) is NoPreemption
-        # By the class: an isinstance would read `renews_leases`, which may fail.
-        self._judge = cast(JudgingPreemption, policy) if _can(policy, "approve") else None
-        self._mover = cast(MovingPreemption, policy) if _can(policy, "movers") else None
-        self.migrates = self._mover is not None
-        self._move_judge = cast(JudgingMoves, policy) if _can(policy, "approve_move") else None
-        self._ranker = cast(RankingPreemption, policy) if _can(policy, "displaced_count") else None
-        self.ranks_by_runs = self._ranker is not None and self._ranker.ranks_by_runs
-        # The last ranking, of which jobs, and when.
-        self._ranked: tuple[Sequence[JobRecord], Sequence[JobRecord], float] = (), (), -inf
-        self.renews_leases = self.ask(lambda: bool(policy.renews_leases), lambda: False)
-        # Policies that never heard of it are not asked: each question counts.
-        self.serves_deferred = hasattr(type(policy), "serves_deferred") and self.ask(
-            lambda: bool(cast(ServesDeferred, policy).serves_deferred), lambda: False
-        )
-
-    def lease_s(self, job: JobRecord) -> float:
-        """Return for how many seconds a started job is safe; inf if the policy fails."""
-
-        def asked() -> float:
-            lease_s = self._policy.lease_s(job)
-            if not lease_s >= 0:
-                raise PolicyError(f"{self.name} gave a lease of {lease_s!r} s")
-            return lease_s
-
-        return self.ask(asked, lambda: self._heuristic.lease_s(job))
-
-    def first_to_go(self, running: Sequence[JobRecord], at_s: float) -> Sequence[JobRecord]:
-        """Return the jobs that may be stopped now, the first victim first."""
-        if self.ranks_by_runs:
-            known, of_jobs, of_s = self._ranked
-            if of_s == at_s and of_jobs == running:
-                return known
-        ranked = self.ask(
-            lambda: self._among(running, self._policy.first_to_go(running, at_s)), lambda: ()
-        )
-        self._ranked = ranked, running, at_s
-        return ranked
-
-    def displaced(
-        self, job: JobRecord, ranked: Sequence[JobRecord], at_s: float
-    ) -> Sequence[JobRecord]:
-        """Return the ranked jobs up to the first that a job may not displace.
-
-        It may be one that was told to stop since it was ranked; a policy that is asked about each
-        pair is not asked about that.
-
-        Args:
-            job: the waiting job.
-            ranked: what `first_to_go` returned last.
-            at_s: engine time.
-        """
-        ranker = self._ranker
-        if ranker is not None:
-            count = self.ask(lambda: ranker.displaced_count(job, ranked, at_s), lambda: 0)
-            return ranked[:count] if count else ()
-        found = list[JobRecord]()
-        for each in ranked:
-            if each.state is JobState.RUNNING:
-                if not self._displaces(job, each, at_s):
-                    break
-                found.append(each)
-        return found
-
-    def _displaces(self, job: JobRecord, victim: JobRecord, at_s: float) -> bool:
-        self._asked_count += 1
-        try:
-            return self._policy.displaces(job, victim, at_s)
-        except Exception as error:  # noqa: BLE001  as `ask`, which costs too much for each pair
-            self._faults.note(self.slot, self.name, self._asked_count - 1, error)
-            return False
-
-    def review_s(self, at_s: float) -> float:
-        """Return when to consider preemption again without an event; inf: never."""
-
-        def asked() -> float:
-            next_s = self._policy.review_s(at_s)
-            if not next_s > at_s:
-                raise PolicyError(f"{self.name} wants a review at {next_s!r} s, it is {at_s:g} s")
-            return next_s
-
-        return self.ask(asked, lambda: inf)
-
-    def approve(self, job: JobRecord, victims: Sequence[JobRecord], at_s: float) -> bool:
-        """Return whether all victims may be stopped for a job."""
-        judge = self._judge
-        if judge is None:
-            return True
-        return self.ask(lambda: bool(judge.approve(job, victims, at_s)), lambda: False)
-
-    def movers(self, running: Sequence[JobRecord], at_s: float) -> Sequence[JobRecord]:
-        """Return the jobs worth a restart for a closer placement, best first."""
-        mover = self._mover
-        if mover is None:
-            return ()
-        return self.ask(lambda: self._among(running, mover.movers(running, at_s)), lambda: ())
-
-    def approve_move(self, job: JobRecord, tier: Tier, at_s: float) -> bool:
-        """Return whether a job may be stopped for a placement of this tier."""
-        judge = self._move_judge
-        if judge is None:
-            return True
-        return self.ask(lambda: bool(judge.approve_move(job, tier, at_s)), lambda: False)
-
-    def _among(
-        self, running: Sequence[JobRecord], chosen: Sequence[JobRecord]
-    ) -> Sequence[JobRecord]:
-        if not set(map(id, running)).issuperset(map(id, chosen)):
-            raise PolicyError(f"{self.name} chose a job that may not be stopped")
-        return chosen

@@ -18,7 +18,6 @@ public traces, Helios of June 2020 and Philly of November 2017. Pages: docs/orde
 docs/results/runtimes.md.
 """
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -30,14 +29,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roost_engine.domain.model import JobId, JobSpec
-from roost_engine.prediction.history_kinds import Kind, KindSums, KnownKind, WatchedRun
+from roost_engine.prediction.history_kinds import (
+    CACHE_LIMIT,
+    KEPT_FRAC,
+    KindSums,
+    KnownKind,
+    WatchedRun,
+    kinds_of,
+)
 from roost_engine.prediction.noted_dict import NotedDict
 from roost_engine.prediction.run_times import BAND_COUNT, ENDS_S, STARTS_S, RunTimes, band_of
 
 FEW_COUNT = 4.0
 SPREAD = (0.6, 0.15, 0.05)  # share of an end in its own band, and in each band beside it
 LAST_COUNT = 2  # run times that are kept as they were, of each kind
-KEPT_FRAC, KEPT_OF_USER_FRAC, KEPT_OF_NARROW_FRAC = 1.0, 0.95, 0.9  # at each later end
 
 KINDS_TABLE, RUNNING_TABLE = "history", "history-running"
 
@@ -48,8 +53,6 @@ _MOST_KINDS_OF_USER = 500
 _MOST_RUNNING = 100_000
 _FEW_STALE = 1_000  # entries of jobs that run no more, before they are cleared away
 _FIRST_BAND = band_of(60.0)  # jobs that run for less are only counted as they end
-_LONGEST_NAME = 200
-_CACHE_LIMIT = 4_096  # names, and requests that are alike: users run similar jobs repeatedly
 
 
 def _spread_rows() -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -361,7 +364,7 @@ def _last_row(last_s: tuple[float, ...]) -> list[float]:
     return row + [-1.0] * (LAST_COUNT - len(row))
 
 
-@lru_cache(_CACHE_LIMIT)
+@lru_cache(CACHE_LIMIT)
 def _user_of(kind: str) -> str | None:
     """Return the user of a kind that is a part of that user's jobs; None for other kinds."""
     first, _, others = kind.partition(" ")
@@ -372,68 +375,6 @@ def _user_of(kind: str) -> str | None:
 def _time_or_none_s(value_s: float) -> float:
     """Return a time as it is; 0 for what is none: negative, infinite, not a number."""
     return value_s if isfinite(value_s) and value_s > 0 else 0.0
-
-
-def kinds_of(job: JobSpec, reads_limits: bool = True) -> tuple[Kind, ...]:
-    """Return the kinds that a job is of, the widest first; without a user, no narrow ones.
-
-    The names of models do not count: they stand for how a job communicates, not for how long.
-    """
-    shape = job.shapes[0]
-    return _kinds(
-        job.partition if job.qos else "",  # partitions count together with QoS only
-        job.qos,
-        job.account,
-        job.user_id,
-        normalised(job.name),
-        (shape.node_count, shape.gpus_per_node, shape.cpus_per_node),
-        job.time_limit_s if reads_limits else None,
-    )
-
-
-@lru_cache(_CACHE_LIMIT, typed=True)  # limits of 60 and 60.0 s have different names
-def _kinds(
-    partition: str,
-    qos: str,
-    account: str,
-    user_id: int,
-    name: str,
-    shape: tuple[int, int, int],
-    limit_s: float | None,
-) -> tuple[Kind, ...]:
-    """See kinds_of; the name is normalised, the shape has nodes, and GPUs and CPUs of each."""
-    node_count, gpus_per_node, cpus_per_node = shape
-    gpus, user = f"{node_count * gpus_per_node} gpus", f"user {user_id}"
-    limit = f" {limit_s}" if limit_s else ""
-    named = f"{user} name {name}" if name else user
-    finest = f"{named} {node_count}x{gpus_per_node} {cpus_per_node}{limit}"
-    wide = ("all", qos and f"partition {partition} {qos}", gpus)
-    narrow = (user, f"{user} {gpus}", name and named, finest) if user_id >= 0 else ()
-    return (
-        *(Kind(kind, KEPT_FRAC) for kind in wide if kind),
-        *((Kind(f"account {account}", KEPT_FRAC),) if account else ()),
-        *(
-            Kind(kind, KEPT_OF_USER_FRAC if kind is user else KEPT_OF_NARROW_FRAC)
-            for kind in narrow
-            if kind
-        ),
-    )
-
-
-_VARYING = re.compile(r"(?=[0-9a-f]*\d)[0-9a-f]{6,}|\d+")
-
-
-def normalised(name: str) -> str:
-    """Return a job's name without what changes from run to run: numbers and hashes.
-
-    Of a long name only the beginning counts.
-    """
-    return _without_varying(name[:_LONGEST_NAME])
-
-
-@lru_cache(_CACHE_LIMIT)
-def _without_varying(name: str) -> str:
-    return _VARYING.sub("#", name.casefold())
 
 
 def _limit_s(job: JobSpec) -> float | None:

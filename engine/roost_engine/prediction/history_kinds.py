@@ -1,11 +1,19 @@
 """Kinds of jobs and what a history of run times counts of each: see `history`."""
 
+import re
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
+from roost_engine.domain.model import JobSpec
 from roost_engine.prediction.run_times import BAND_COUNT, ENDS_S
+
+KEPT_FRAC, KEPT_OF_USER_FRAC, KEPT_OF_NARROW_FRAC = 1.0, 0.95, 0.9  # at each later end
+CACHE_LIMIT = 4_096  # names, and requests that are alike: users run similar jobs repeatedly
+
+_LONGEST_NAME = 200
 
 HALF_LIFE_S = 14 * 86_400.0
 
@@ -95,3 +103,65 @@ class KnownKind:
     job_count: float = 0.0
     since_s: float | None = None
     last_s: tuple[float, ...] = ()
+
+
+def kinds_of(job: JobSpec, reads_limits: bool = True) -> tuple[Kind, ...]:
+    """Return the kinds that a job is of, the widest first; without a user, no narrow ones.
+
+    The names of models do not count: they stand for how a job communicates, not for how long.
+    """
+    shape = job.shapes[0]
+    return _kinds(
+        job.partition if job.qos else "",  # partitions count together with QoS only
+        job.qos,
+        job.account,
+        job.user_id,
+        normalised(job.name),
+        (shape.node_count, shape.gpus_per_node, shape.cpus_per_node),
+        job.time_limit_s if reads_limits else None,
+    )
+
+
+@lru_cache(CACHE_LIMIT, typed=True)  # limits of 60 and 60.0 s have different names
+def _kinds(
+    partition: str,
+    qos: str,
+    account: str,
+    user_id: int,
+    name: str,
+    shape: tuple[int, int, int],
+    limit_s: float | None,
+) -> tuple[Kind, ...]:
+    """See kinds_of; the name is normalised, the shape has nodes, and GPUs and CPUs of each."""
+    node_count, gpus_per_node, cpus_per_node = shape
+    gpus, user = f"{node_count * gpus_per_node} gpus", f"user {user_id}"
+    limit = f" {limit_s}" if limit_s else ""
+    named = f"{user} name {name}" if name else user
+    finest = f"{named} {node_count}x{gpus_per_node} {cpus_per_node}{limit}"
+    wide = ("all", qos and f"partition {partition} {qos}", gpus)
+    narrow = (user, f"{user} {gpus}", name and named, finest) if user_id >= 0 else ()
+    return (
+        *(Kind(kind, KEPT_FRAC) for kind in wide if kind),
+        *((Kind(f"account {account}", KEPT_FRAC),) if account else ()),
+        *(
+            Kind(kind, KEPT_OF_USER_FRAC if kind is user else KEPT_OF_NARROW_FRAC)
+            for kind in narrow
+            if kind
+        ),
+    )
+
+
+_VARYING = re.compile(r"(?=[0-9a-f]*\d)[0-9a-f]{6,}|\d+")
+
+
+def normalised(name: str) -> str:
+    """Return a job's name without what changes from run to run: numbers and hashes.
+
+    Of a long name only the beginning counts.
+    """
+    return _without_varying(name[:_LONGEST_NAME])
+
+
+@lru_cache(CACHE_LIMIT)
+def _without_varying(name: str) -> str:
+    return _VARYING.sub("#", name.casefold())

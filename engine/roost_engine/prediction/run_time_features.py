@@ -27,8 +27,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roost_engine.domain.model import JobSpec
-from roost_engine.prediction.history import RunTimeHistory, fracs_of, normalised
-from roost_engine.prediction.history_kinds import KnownKind
+from roost_engine.prediction.history import RunTimeHistory, fracs_of
+from roost_engine.prediction.history_kinds import KnownKind, normalised
 from roost_engine.prediction.run_times import BAND_COUNT, RunTimes
 
 SCHEMA_VERSION = 1

@@ -15,8 +15,8 @@ from roost_engine.domain.lazy import Lazy
 from roost_engine.domain.model import JobId, NodeShare, Placement
 from roost_engine.domain.tier import Tier
 from roost_engine.job_record import JobRecord, JobState, shares_of
+from roost_engine.policies.preemption_slot import PreemptionSlot
 from roost_engine.policies.protocols import CandidatePolicy
-from roost_engine.policies.slots import PreemptionSlot
 from roost_engine.scoring.scorer import Scorer
 from roost_engine.table.job_table import JobTable
 

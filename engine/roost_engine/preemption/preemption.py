@@ -17,13 +17,13 @@ from roost_engine.domain.model import JobId, JobSpec, Placement
 from roost_engine.job_record import JobRecord, JobState, shares_of
 from roost_engine.placement.candidates import Candidates
 from roost_engine.placement.tightest_shapes import narrowed
+from roost_engine.policies.preemption_slot import PreemptionSlot
 from roost_engine.policies.protocols import (
     CandidatePolicy,
     Defer,
     GateVerdict,
     ShapedCandidates,
 )
-from roost_engine.policies.slots import PreemptionSlot
 from roost_engine.preemption.displacement import (
     FoundCapacity,
     Propose,

@@ -32,6 +32,7 @@ class JobQueue:
     Attributes:
         is_stirred: whether a pass could change anything or jobs have not been reported, even
             where no node was freed; if not, begin_pass() and end_pass() need not be called.
+        has_preemptors: whether there is a job in the queue for which Slurm may preempt.
         limited: the groups that a quota holds back, by number.
         owners: the agents whose jobs these are; None: there is one agent.
     """
@@ -49,7 +50,7 @@ class JobQueue:
         self._entries: dict[JobId, tuple[Group, SortKey]] = {}
         self._jobs: dict[JobId, JobRecord] = {}
         self._group_count = 0
-        self._preempting_group_count = 0
+        self._preempting_group_count, self.has_preemptors = 0, False
         self._arrival_count = self._departure_count = 0
         self._ranked = QueueMark(0, 0, 0, 0.0)  # of the last ranking by an order without keys
         self.is_stirred = False
@@ -72,7 +73,9 @@ class JobQueue:
         if group is None:
             self._group_count += 1
             group = self._groups[demand] = Group(self._group_count, demand, job)
-            self._preempting_group_count += bool(demand.preempts)
+            if demand.preempts:
+                self._preempting_group_count += 1
+                self.has_preemptors = True
         left = self._take_out(job_id) if job_id in self._jobs else None
         key = record.sort_key = self._order.key(record, at_s)
         self._arrival_count += 1
@@ -299,11 +302,6 @@ class JobQueue:
         while turns:
             yield heappop(turns)[3]
 
-    @property
-    def has_preemptors(self) -> bool:
-        """Whether there is a job in the queue for which Slurm may preempt."""
-        return self._preempting_group_count > 0
-
     def blocked_preemptors(self, count: int) -> Sequence[JobId]:
         """Return the first job of each group without capacity for which Slurm may preempt.
 
@@ -372,7 +370,9 @@ class JobQueue:
     def _forget_if_empty(self, group: Group) -> None:
         if not group.since_s:
             del self._groups[group.demand]
-            self._preempting_group_count -= bool(group.demand.preempts)
+            if group.demand.preempts:
+                self._preempting_group_count -= 1
+                self.has_preemptors = self._preempting_group_count > 0
             self.limited.pop(group.number, None)
 
     def _recall(self, group: Group) -> None:

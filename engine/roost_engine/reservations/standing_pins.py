@@ -33,7 +33,13 @@ PREEMPTOR_COUNT = 8  # searches for jobs that preempt, in one pass
 
 
 class StandingPins:
-    """Chooses which waiting jobs are pinned to busy GPUs, and to which."""
+    """Chooses which waiting jobs are pinned to busy GPUs, and to which.
+
+    Attributes:
+        is_on: whether any job may be.
+        is_final: whether a pin cannot be replaced.
+        preemptors: the pinned jobs for which Slurm is to stop the holders.
+    """
 
     def __init__(
         self,
@@ -55,7 +61,7 @@ class StandingPins:
         self._alarmed = self._next  # an alarm rings for it
         self._not_overtaken: JobId | None = None  # would be pinned if it were
         self._unplaceable: tuple[JobId, int] | None = None  # had no place, by freed_count
-        self._preemptors: dict[JobId, None] = {}
+        self.preemptors: dict[JobId, None] = {}
         # Preemptors without enough victims: by freed_count, and until Slurm spares one job fewer.
         self._failures: dict[JobId, tuple[int, float]] = {}
 
@@ -68,10 +74,10 @@ class StandingPins:
         """
         self._is_head_found, self._next = False, (inf, JobId(""))
         self._not_overtaken = None
-        if self._preemptors:
-            awaiting = filter(self._awaits_victims, self._preemptors)
-            self._preemptors = dict.fromkeys(tuple(awaiting))
-        cleared = self._cleared_nodes() if self._preemptors else NO_NODES
+        if self.preemptors:
+            awaiting = filter(self._awaits_victims, self.preemptors)
+            self.preemptors = dict.fromkeys(tuple(awaiting))
+        cleared = self._cleared_nodes() if self.preemptors else NO_NODES
         return cleared, self._final(at_s, actions) if self.is_final else None
 
     def final_head(self) -> JobRecord | None:
@@ -84,7 +90,7 @@ class StandingPins:
 
     def is_pinned_to(self, name: NodeName) -> bool:
         """Return whether a job waits in Slurm for GPUs of a node."""
-        pins = [self._pin_of(job_id) for job_id in (self._head, *self._preemptors) if job_id]
+        pins = [self._pin_of(job_id) for job_id in (self._head, *self.preemptors) if job_id]
         return any(pin is not None and name in pin.placement.nodes for pin in pins)
 
     def is_head(self, record: JobRecord, at_s: float) -> bool:
@@ -311,7 +317,7 @@ class StandingPins:
         if self._head == job_id:
             self._head = None  # it keeps its pin, whichever job is the first by then
         self._table.alarm(give_up_s, job_id)
-        self._preemptors[job_id] = None
+        self.preemptors[job_id] = None
 
     def _find(self, record: JobRecord, ids: Sequence[JobId], at_s: float) -> FoundCapacity | None:
         cluster = self._table.cluster
@@ -394,7 +400,7 @@ class StandingPins:
 
     def _cleared_nodes(self) -> NodeSet:
         """Return the nodes that Slurm clears for jobs that preempt."""
-        pins = (self._pin_of(job_id) for job_id in self._preemptors)
+        pins = (self._pin_of(job_id) for job_id in self.preemptors)
         cleared = (name for pin in pins if pin is not None for name in pin.placement.nodes)
         return self._table.cluster.nodes_named(cleared)
 

@@ -4,15 +4,24 @@ A slowdown has a mean and a spread, of its logarithm. A pair is good where both 
 site's limit with the certainty that it asks for. A pair that was not measured is never made: for
 the counters of live jobs the shipped interference model expects a log slowdown of 0.66 with a
 spread of 0.36, whichever the jobs are (docs/sharing.md).
+
+The speeds that jobs report beside each other correct what was measured: the site's mean counts as
+much as MEASURED_RUNS runs. What a user's jobs report corrects only what that user's jobs lose, so
+that one who reports falsely changes the estimates of no other.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import exp, log
 from statistics import NormalDist
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, TypeAlias, runtime_checkable
 
-from roost_engine.domain.model import JobSpec
+from roost_engine.domain.model import JobId, JobSpec
 
+MEASURED_RUNS = 2.0
+MOST_RUNS = 20  # of a pair and user; the ones that reported last count
+_MOST_OBSERVED = 10_000  # pairs of models and a user
+_LEAST_SPEED_FRAC = 0.05  # what stands still does not do so because of its neighbour
 LEAST_SPREAD = 0.02  # two runs of one job alone differ by about as much
 
 
@@ -66,25 +75,112 @@ class Slowdown(NamedTuple):
         return f"{_lost(self.mean):.0%}, surely less than {_lost(self.worst):.0%}"
 
 
+_Observed: TypeAlias = tuple[int, tuple[str, str]]  # the user of the job that reports, and the pair
+
+
+class CorrectedPair(NamedTuple):
+    """What runs say of a pair that was measured.
+
+    Attributes:
+        user_id: whose jobs reported.
+        model, beside: in lower case.
+        measured, corrected: mean log slowdowns, by the site and with the runs.
+        run_count: how many runs reported.
+        is_bad: whether the corrected loss is beyond the site's limit.
+    """
+
+    user_id: int
+    model: str
+    beside: str
+    measured: float
+    corrected: float
+    run_count: int
+    is_bad: bool
+
+
+class PairRule(Protocol):
+    """May two jobs share a GPU?"""
+
+    def judge(self, job: JobSpec, other: JobSpec) -> tuple[Slowdown, Slowdown] | None:
+        """Return what each of two jobs is expected to lose; None: they may not share.
+
+        Both opted in, and both fit into the GPU's memory together.
+        """
+
+
+@runtime_checkable
+class LearningRule(PairRule, Protocol):
+    """A rule that learns from the speeds of jobs that share."""
+
+    def observe(self, job: JobSpec, other: JobSpec, speed_frac: float) -> None:
+        """Take in the speed of a job beside another, of that alone."""
+
+    def corrected(self) -> list[CorrectedPair]:
+        """Return the pairs that runs have corrected."""
+
+
 class Pairs:
-    """Judges pairs; see the module."""
+    """The LearningRule of a site's table; see the module."""
 
     def __init__(self, config: SharingConfig) -> None:
         self._most = -log(1.0 - config.limit_frac)
         self._quantile = NormalDist().inv_cdf(config.certainty_frac)
         self._known = {key_of(pair.model, pair.beside): self._of(pair) for pair in config.pairs}
+        self._observed: dict[_Observed, dict[JobId, float]] = {}  # log slowdown of each run
 
     def _of(self, pair: PairSpeed) -> Slowdown:
         mean, spread = -log(pair.speed_frac), max(pair.spread, LEAST_SPREAD)
         return Slowdown(mean, spread, mean + self._quantile * spread)
 
     def judge(self, job: JobSpec, other: JobSpec) -> tuple[Slowdown, Slowdown] | None:
-        """Return what each of two jobs loses on one GPU; None: they may not share one."""
-        mine = self._known.get(key_of(job.model, other.model))
-        its = self._known.get(key_of(other.model, job.model))
+        """See PairRule."""
+        mine, its = self.loss(job, other), self.loss(other, job)
         if mine is None or its is None or max(mine.worst, its.worst) > self._most:
             return None
         return mine, its
+
+    def loss(self, job: JobSpec, other: JobSpec) -> Slowdown | None:
+        """Return what a job loses beside another, as measured and corrected; None: not measured."""
+        key = key_of(job.model, other.model)
+        measured = self._known.get(key)
+        runs = self._observed.get((job.user_id, key))
+        return self._corrected(measured, runs) if measured and runs else measured
+
+    def _corrected(self, measured: Slowdown, runs: Mapping[JobId, float]) -> Slowdown:
+        total = MEASURED_RUNS * measured.mean + sum(runs.values())
+        mean = total / (MEASURED_RUNS + len(runs))
+        return Slowdown(mean, measured.spread, mean + self._quantile * measured.spread)
+
+    def corrected(self) -> list[CorrectedPair]:
+        """Return the pairs that runs have corrected: bad ones first, then by their loss."""
+        found = []
+        for (user_id, key), runs in self._observed.items():
+            measured = self._known[key]
+            now = self._corrected(measured, runs)
+            is_bad = now.worst > self._most
+            pair = (user_id, *key, measured.mean, now.mean, len(runs), is_bad)
+            found.append(CorrectedPair(*pair))
+        return sorted(found, key=lambda one: (not one.is_bad, -one.corrected, one))
+
+    def observe(self, job: JobSpec, other: JobSpec, speed_frac: float) -> None:
+        """Take in the speed of a job beside another; the last of each run counts.
+
+        Args:
+            job: the job that reports.
+            other: the one job that shares its GPUs.
+            speed_frac: its speed, of that alone.
+        """
+        key = key_of(job.model, other.model)
+        if key not in self._known:
+            return
+        runs = self._observed.pop((job.user_id, key), {})
+        runs.pop(job.job_id, None)
+        runs[job.job_id] = -log(min(max(speed_frac, _LEAST_SPEED_FRAC), 1.0))
+        while len(runs) > MOST_RUNS:
+            del runs[next(iter(runs))]
+        self._observed[job.user_id, key] = runs
+        while len(self._observed) > _MOST_OBSERVED:
+            del self._observed[next(iter(self._observed))]
 
 
 def key_of(model: str, beside: str) -> tuple[str, str]:

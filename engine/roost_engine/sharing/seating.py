@@ -18,10 +18,14 @@ from roost_engine.cluster.seats import Seats
 from roost_engine.domain.actions import Decision
 from roost_engine.domain.events import (
     Event,
+    JobEnded,
+    JobQueued,
+    JobStarted,
     LinksSeen,
     LoadSeen,
     NodeLost,
     SpeedSeen,
+    Tick,
     TopologySeen,
 )
 from roost_engine.domain.lazy import Lazy
@@ -31,7 +35,7 @@ from roost_engine.domain.tier import Tier
 from roost_engine.job_record import JobRecord, JobState
 from roost_engine.placement.eligibility import usable_nodes
 from roost_engine.policies.protocols import CandidatePolicy
-from roost_engine.sharing.pairs import Pairs, SharingConfig, Slowdown
+from roost_engine.sharing.pairs import CorrectedPair, LearningRule, PairRule, Slowdown
 from roost_engine.table.job_table import JobTable
 
 POLICY = "sharing"
@@ -55,19 +59,50 @@ class Offer(NamedTuple):
     its: Slowdown
 
 
+class _Host(NamedTuple):
+    """A running job that another one could join, and all that an offer beside it depends on.
+
+    Attributes:
+        node: of all its GPUs.
+        seat: that it has on them.
+        gpus: those that it has alone, without faults.
+        cpu_count, memory_bytes: free on the node.
+    """
+
+    spec: JobSpec
+    name: NodeName
+    node: int
+    seat: int
+    gpus: tuple[int, ...]
+    cpu_count: int
+    memory_bytes: int
+
+
 class Seating:
     """See the module.
 
+    A waiting job for which no host was good is not compared with that host again before something
+    about the host has changed: hosts have numbers, and a host that changes gets a new one.
+
     Args:
-        config: which pairs are good.
+        rule: says which pairs are good.
         table: the jobs.
         candidates: proposes whole GPUs.
+
+    Attributes:
+        seats: the seats that jobs hold.
     """
 
-    def __init__(self, config: SharingConfig, table: JobTable, candidates: CandidatePolicy) -> None:
-        self._table, self._candidates, self._pairs = table, candidates, Pairs(config)
+    def __init__(self, rule: PairRule, table: JobTable, candidates: CandidatePolicy) -> None:
+        self._table, self._candidates, self._rule = table, candidates, rule
         self.seats = table.cluster.seats = Seats()
+        self._learning = rule if isinstance(rule, LearningRule) else None
         self._is_due = False
+        self._alone_frac: dict[JobId, float] = {}  # the last speed of a run without a partner
+        self._numbers: dict[_Host, int] = {}
+        self._next_number = 0
+        # By waiting job: no host below this number is good for it.
+        self._examined: dict[JobId, int] = {}
 
     def note(self, event: Event) -> None:
         """Note an event, before the pass that it causes."""
@@ -78,7 +113,43 @@ class Seating:
                 self.seats.gpu_memory_bytes.pop(event.name, None)
             case _:
                 pass
-        self._is_due |= not isinstance(event, LoadSeen | LinksSeen | SpeedSeen)
+        if isinstance(event, SpeedSeen):
+            self._observe(event.job_id, event.speed_frac)
+        if isinstance(event, LoadSeen | LinksSeen | SpeedSeen):
+            return
+        self._is_due = True
+        match event:
+            case JobQueued():
+                self._examined.pop(event.job.job_id, None)
+            case JobStarted() | Tick():
+                pass
+            case JobEnded():
+                self._examined.pop(event.job_id, None)
+                self._alone_frac.pop(event.job_id, None)
+            case _:
+                self._examined.clear()
+
+    def corrected(self) -> list[CorrectedPair]:
+        """Return the pairs that runs have corrected, for operators."""
+        return [] if self._learning is None else self._learning.corrected()
+
+    def _observe(self, job_id: JobId, speed_frac: float) -> None:
+        """Correct a pair by the speed of a job that shares its GPUs with one other.
+
+        What the job lost before, by its links for instance, is not the other job's doing.
+        """
+        if self._learning is None:
+            return
+        record, partners = self._table.jobs.get(job_id), self.seats.partners(job_id)
+        if record is None or not partners:
+            self._alone_frac[job_id] = speed_frac
+            return
+        other = self._table.jobs.get(partners[0]) if len(partners) == 1 else None
+        if other is not None:
+            alone_frac = self._alone_frac.get(job_id, 1.0)
+            beside_frac = speed_frac / alone_frac if alone_frac > 0 else 1.0
+            self._learning.observe(record.spec, other.spec, beside_frac)
+            self._examined.clear()  # a pair may be good now that was not
 
     def place(self, reserved: NodeSet, at_s: float, put: Put) -> None:
         """Place the waiting jobs that find a seat, in order.
@@ -91,28 +162,66 @@ class Seating:
         if not self._is_due:
             return
         self._is_due = False
+        hosts = self._hosts(reserved)
         for record in self._askers(at_s):
-            offer = self._best(record.spec, reserved)
+            offer = self._best(record.spec, hosts)
+            if offer is None:
+                # A limit of Slurm's that the job counts against may be what it waits for.
+                if not (record.spec.quotas or record.spec.node_quotas):
+                    self._examined[record.job_id] = self._next_number
+                continue
             # Whole GPUs first: the next pass gives them to the job, or its gate waits for others.
-            if offer is None or self._candidates.propose(
-                self._table.cluster, record.spec, NO_NODES, at_s
-            ):
+            if self._candidates.propose(self._table.cluster, record.spec, NO_NODES, at_s):
                 continue
             put(record, offer.placement, Lazy.of(self._decision(record.spec, offer, at_s)))
+            hosts = self._hosts(reserved)
+
+    def _hosts(self, reserved: NodeSet) -> dict[_Host, int]:
+        """Return the jobs that others could join now, and their numbers."""
+        cluster, jobs, found = self._table.cluster, self._table.jobs, dict[_Host, int]()
+        for job_id, name, seat, gpus in self.seats.hosts():
+            host = jobs.get(job_id)
+            if host is None or host.state is not JobState.RUNNING or not may_share(host.spec):
+                continue
+            node = cluster.index_of[name]
+            spec = cluster.specs[node]
+            if spec is None or not spec.has_seats or reserved >> node & 1 or len(host.shares) != 1:
+                continue
+            one = _Host(
+                host.spec,
+                name,
+                node,
+                seat,
+                tuple(gpu for gpu in gpus if (node, gpu) not in cluster.faults),
+                int(cluster.cpu_free[node]),
+                int(cluster.memory_free[node]),
+            )
+            number = self._numbers.get(one)
+            if number is None:
+                number, self._next_number = self._next_number, self._next_number + 1
+            found[one] = number
+        self._numbers = found
+        return found
 
     def _askers(self, at_s: float) -> list[JobRecord]:
         """Return the jobs that may get a seat now, in the order of the queue."""
-        table, found = self._table, []
+        table, found, examined = self._table, [], self._examined
+        newest = max(self._numbers.values(), default=-1)
         for job_id in table.waiting:
+            if examined.get(job_id, 0) > newest:
+                continue
             record = table.jobs[job_id]
-            job, key = record.spec, table.queue.key_of(job_id)
-            if not may_share(job) or key is None or record.standing is not None:
+            job = record.spec
+            if not may_share(job) or record.standing is not None:
+                continue
+            key = table.queue.key_of(job_id)
+            if key is None:
                 continue
             if table.is_ready(record, at_s) and not table.quotas.exhausted_by(job):
                 found.append(((-job.priority_tier, key, job.submit_s, job_id), record))
         return [record for _, record in sorted(found, key=lambda one: one[0])]
 
-    def _best(self, job: JobSpec, reserved: NodeSet) -> Offer | None:
+    def _best(self, job: JobSpec, hosts: dict[_Host, int]) -> Offer | None:
         shape = next((shape for shape in job.shapes if shape.node_count == 1), None)
         if shape is None or self._table.quotas.exhausted_by(job):
             return None
@@ -120,48 +229,37 @@ class Seating:
         full = self._table.quotas.full_nodes(job) if job.node_quotas else {}
         if required is None:
             return None
-        index_of, open_to = self._table.cluster.index_of, usable & ~reserved
+        first = self._examined.get(job.job_id, 0)
         offers = [
             offer
-            for host_id, name, seat, gpus in self.seats.hosts()
-            if open_to >> index_of[name] & 1
-            and name not in full
-            and (offer := self._offer(job, shape, host_id, name, seat, gpus)) is not None
+            for host, number in hosts.items()
+            if number >= first
+            and usable >> host.node & 1
+            and host.name not in full
+            and (offer := self._offer(job, shape, host)) is not None
         ]
         return min(offers, key=lambda one: (one.cost, one.placement.nodes), default=None)
 
-    def _offer(
-        self,
-        job: JobSpec,
-        shape: Shape,
-        host_id: JobId,
-        name: NodeName,
-        seat: int,
-        gpus: tuple[int, ...],
-    ) -> Offer | None:
+    def _offer(self, job: JobSpec, shape: Shape, host: _Host) -> Offer | None:
         """Return the seats beside one job, if the newcomer may have them."""
-        cluster, host = self._table.cluster, self._table.jobs.get(host_id)
-        node = cluster.index_of[name]
-        spec = cluster.specs[node]
-        if host is None or host.state is not JobState.RUNNING or not may_share(host.spec):
+        if len(host.gpus) < shape.gpus_per_node or host.cpu_count < shape.cpus_per_node:
             return None
-        if spec is None or not spec.has_seats or len(host.shares) != 1:
-            return None
-        if cluster.cpu_free[node] < shape.cpus_per_node:
-            return None
-        if cluster.memory_free[node] < shape.memory_per_node_bytes:
+        if host.memory_bytes < shape.memory_per_node_bytes:
             return None
         needed_bytes = job.gpu_memory_bytes + host.spec.gpu_memory_bytes
-        if needed_bytes > self.seats.gpu_memory_bytes.get(name, 0):
+        if needed_bytes > self.seats.gpu_memory_bytes.get(host.name, 0):
             return None
-        chosen = _chosen(cluster, job, shape, node, other_seat(seat), gpus)
-        judged = self._pairs.judge(job, host.spec)
-        if chosen is None or judged is None:
+        seat = other_seat(host.seat)
+        judged = self._rule.judge(job, host.spec)
+        if judged is None:
+            return None
+        chosen = _chosen(self._table.cluster, job, shape, host.node, seat, host.gpus)
+        if chosen is None:
             return None
         mine, its = judged
         cost = mine.worst * shape.gpu_count + its.worst * host.spec.gpu_count
-        placement = Placement((name,), chosen, shape, Tier.NODE, seat=other_seat(seat))
-        return Offer(cost, placement, host_id, mine, its)
+        placement = Placement((host.name,), chosen, shape, Tier.NODE, seat=seat)
+        return Offer(cost, placement, host.spec.job_id, mine, its)
 
     def _decision(self, job: JobSpec, offer: Offer, at_s: float) -> Decision:
         cluster, placement = self._table.cluster, offer.placement
@@ -215,12 +313,11 @@ def _chosen(
     cluster: Cluster, job: JobSpec, shape: Shape, node: int, seat: int, gpus: tuple[int, ...]
 ) -> tuple[int, ...] | None:
     """Return the GPUs that a job would share, of those of its host; None: too few."""
-    healthy = tuple(gpu for gpu in gpus if (node, gpu) not in cluster.faults)
     if job.fixed_indices:
         if seat != job.fixed_seat or len(job.fixed_indices) != shape.gpus_per_node:
             return None
-        return job.fixed_indices if set(job.fixed_indices) <= set(healthy) else None
-    if len(healthy) < shape.gpus_per_node:
+        return job.fixed_indices if set(job.fixed_indices) <= set(gpus) else None
+    if len(gpus) < shape.gpus_per_node:
         return None
-    free, size = mask_of(healthy), shape.gpus_per_node
+    free, size = mask_of(gpus), shape.gpus_per_node
     return indices_of(int(cluster.table(node).choice(free, size).masks[0]))

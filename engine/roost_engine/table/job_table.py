@@ -285,13 +285,14 @@ class JobTable:
         record = self.jobs.pop(job_id, None)
         ended: KnownJob | None = record
         if record is not None:
-            self._outcomes.note_unplaced(record, event.at_s)
+            if self._outcomes.counts_waits:
+                self._outcomes.note_unplaced(record, event.at_s)
             record.standing = None
         else:
             ended = self.observed.pop(job_id, None)
         if ended is not None:
             ended.state, ended.ended_s, ended.reason = JobState.ENDED, event.at_s, ""
-            if record is not None:
+            if record is not None and self._outcomes.counts_held:
                 self._outcomes.note_run(record, event.at_s)
             self.ended[job_id] = ended
             if len(self.ended) > self.config.ended_job_count:

@@ -21,7 +21,8 @@ class Outcomes:
         cluster: where they run.
 
     Attributes:
-        counts_held: whether note_held() must be called.
+        counts_held: whether note_held() and note_run() must be called.
+        counts_waits: whether note_unplaced() must be called.
     """
 
     def __init__(
@@ -34,7 +35,7 @@ class Outcomes:
         self._gate, self._predictors = gate, predictors
         self._jobs, self._cluster = jobs, cluster
         self.counts_held = predictors is not None
-        self._waits_matter = predictors is not None or not gate.is_open
+        self.counts_waits = predictors is not None or not gate.is_open
 
     def note_start(self, record: JobRecord, event: JobStarted) -> None:
         """Report the outcome of a wait: the tier placed by the engine, or none.
@@ -52,7 +53,7 @@ class Outcomes:
             self._note_wait(record, met[0].tier, event.at_s)
         elif state is JobState.PLACING:
             assert record.placement is not None
-            if not self._waits_matter:
+            if not self.counts_waits:
                 return
             self._note_wait(record, record.placement.tier, event.at_s)
         else:
@@ -64,7 +65,7 @@ class Outcomes:
             self._note_wait(record, None, at_s)
 
     def _note_wait(self, record: JobRecord, tier: Tier | None, at_s: float) -> None:
-        if not self._waits_matter:
+        if not self.counts_waits:
             return
         waited_s = max(0.0, at_s - record.queued_s)
         outcome = WaitEnded(job=record, waited_s=waited_s, tier=tier, at_s=at_s)

@@ -140,6 +140,48 @@ class InterferenceKind(_message.Message):
 Global___InterferenceKind: _TypeAlias = InterferenceKind  # noqa: Y015
 
 @_typing.final
+class SharedPair(_message.Message):
+    """What the jobs of a user lose that train one model, beside jobs that train another on the same GPU:
+    as the site measured it, and corrected by the speeds of runs. Slowdowns as above.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    USER_ID_FIELD_NUMBER: _builtins.int
+    MODEL_FIELD_NUMBER: _builtins.int
+    BESIDE_FIELD_NUMBER: _builtins.int
+    MEASURED_FIELD_NUMBER: _builtins.int
+    CORRECTED_FIELD_NUMBER: _builtins.int
+    RUN_COUNT_FIELD_NUMBER: _builtins.int
+    IS_BAD_FIELD_NUMBER: _builtins.int
+    user_id: _builtins.int
+    model: _builtins.str
+    beside: _builtins.str
+    measured: _builtins.float
+    corrected: _builtins.float
+    run_count: _builtins.int
+    is_bad: _builtins.bool
+    """Whether the corrected loss is beyond the site's limit: the pair is not made."""
+    def __init__(
+        self,
+        *,
+        user_id: _builtins.int = ...,
+        model: _builtins.str = ...,
+        beside: _builtins.str = ...,
+        measured: _builtins.float = ...,
+        corrected: _builtins.float = ...,
+        run_count: _builtins.int = ...,
+        is_bad: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["beside", b"beside", "corrected", b"corrected", "is_bad", b"is_bad", "measured", b"measured", "model", b"model", "run_count", b"run_count", "user_id", b"user_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SharedPair: _TypeAlias = SharedPair  # noqa: Y015
+
+@_typing.final
 class GetInterferenceResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -151,6 +193,7 @@ class GetInterferenceResponse(_message.Message):
     ROW_COUNT_FIELD_NUMBER: _builtins.int
     KIND_COUNT_FIELD_NUMBER: _builtins.int
     FAULT_FIELD_NUMBER: _builtins.int
+    SHARED_PAIRS_FIELD_NUMBER: _builtins.int
     model: _builtins.str
     """What predicts, "onnx:" and twelve digits of its sha256, or "prior"."""
     decides: _builtins.bool
@@ -172,6 +215,10 @@ class GetInterferenceResponse(_message.Message):
     def kinds(self) -> _containers.RepeatedCompositeFieldContainer[Global___InterferenceKind]:
         """The most reports first."""
 
+    @_builtins.property
+    def shared_pairs(self) -> _containers.RepeatedCompositeFieldContainer[Global___SharedPair]:
+        """Pairs on shared GPUs that runs have corrected since the engine's run began; bad ones first."""
+
     def __init__(
         self,
         *,
@@ -183,10 +230,11 @@ class GetInterferenceResponse(_message.Message):
         row_count: _builtins.int = ...,
         kind_count: _builtins.int = ...,
         fault: _builtins.str = ...,
+        shared_pairs: _abc.Iterable[Global___SharedPair] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["correcting_count", b"correcting_count", "decides", b"decides", "fault", b"fault", "kind_count", b"kind_count", "kinds", b"kinds", "model", b"model", "row_count", b"row_count", "rows", b"rows"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["correcting_count", b"correcting_count", "decides", b"decides", "fault", b"fault", "kind_count", b"kind_count", "kinds", b"kinds", "model", b"model", "row_count", b"row_count", "rows", b"rows", "shared_pairs", b"shared_pairs"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -1,7 +1,8 @@
 """Policies by name: compositions of an order, a placement rule, a gate and a preemption rule.
 
 With four separate parts, a comparison shows which of them makes the difference. Any composition can
-be written `order+placement+gate+preemption`; parts left off at the end take the default.
+be written `order+placement+gate+preemption`; parts left off at the end take the default. A policy
+shares GPUs by the rule after an `@`: `roost@measured`.
 Page: docs/simulator/README.md.
 """
 
@@ -24,6 +25,7 @@ from roost_sim.catalogue.gates import GATES, gate_of, gate_part
 from roost_sim.catalogue.orders import ORDERS, SELECTOR, order_part
 from roost_sim.catalogue.placements import PLACEMENTS, has_own_model, placement_of, placement_part
 from roost_sim.catalogue.preemptions import PREEMPTIONS
+from roost_sim.catalogue.sharings import parse_sharing, sharing_of
 from roost_sim.errors import SimError
 from roost_sim.information.altered_history import AlteredHistory
 from roost_sim.information.policy_information import PolicyInformation
@@ -52,13 +54,14 @@ class PolicyNameError(SimError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Composition:
-    """A policy: one part of each kind, by name."""
+    """A policy: one part of each kind, by name; `sharing` "": two jobs never share a GPU."""
 
     name: str
     order: str
     placement: str = "consolidation"
     gate: str = "open"
     preemption: str = "none"
+    sharing: str = ""
 
     @property
     def regime(self) -> Regime:
@@ -100,6 +103,8 @@ class Composition:
             parts.append(gate_part(self.gate).source)
         if self.preemption != "none":
             parts.append(PREEMPTIONS[self.preemption].source)
+        if self.sharing:
+            parts.append(parse_sharing(self.sharing)[0].source)
         return "; ".join(parts)
 
     def build(self, information: PolicyInformation) -> Policies:
@@ -137,6 +142,8 @@ class Composition:
             policies = replace(policies, gate=gate.build(information))
         if rule.numbers is None:
             policies = replace(policies, preemption=rule.build(information))
+        if self.sharing:
+            policies = replace(policies, sharing=sharing_of(self.sharing, information))
         return policies
 
     def engine_config(self, default: EngineConfig) -> EngineConfig:
@@ -301,9 +308,18 @@ _KINDS: tuple[tuple[str, Mapping[str, object]], ...] = (
 def find_policy(name: str) -> Composition:
     """Return the policy of a name, or the composition `order+placement+gate+preemption`.
 
+    Either may be followed by `@` and the rule by which jobs share GPUs.
+
     Raises:
         PolicyNameError: no policy or part has this name; the message has the nearest name.
     """
+    alone, at, sharing = name.partition("@")
+    if at:
+        try:
+            parse_sharing(sharing)
+        except PolicyError as error:
+            raise PolicyNameError(str(error)) from error
+        return replace(find_policy(alone), name=name, sharing=sharing)
     if name in POLICIES:
         return POLICIES[name]
     parts = name.split("+")

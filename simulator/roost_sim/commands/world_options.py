@@ -17,8 +17,10 @@ from roost_sim.information.trace_history import learned_from
 from roost_sim.sweeps.results_file import fingerprint
 from roost_sim.traces.formats import load_trace
 from roost_sim.worlds.fidelity import DEFAULT_FIDELITY, FIDELITIES, Fidelity, Regime, Setting
+from roost_sim.worlds.measured_pairs import read_pairs
 from roost_sim.worlds.prediction_spec import OtherSite, PredictionSpec
 from roost_sim.worlds.restart_cost import RestartRule
+from roost_sim.worlds.sharing_spec import SharingSpec
 from roost_sim.worlds.world_spec import Speed, WorldSpec
 
 _Result = TypeVar("_Result")
@@ -140,6 +142,42 @@ _OPTIONS = (
         show_default=True,
         help="Ask a model of run times too, which roost-train runtimes has made.",
     ),
+    click.option(
+        "--pairs",
+        "pairs_path",
+        metavar="FILE",
+        type=click.Path(path_type=Path),
+        help="Measured pairs of jobs on one GPU, in Gavel's columns: what two jobs that share one "
+        "do to each other, under a policy with a rule for it, as roost@measured.",
+    ),
+    click.option(
+        "--pairs-gpu",
+        default="p100",
+        show_default=True,
+        metavar="TYPE",
+        help="The GPU type that counts, of those in --pairs.",
+    ),
+    click.option(
+        "--opt-in-frac",
+        type=FiniteRange(0, 1),
+        default=0.5,
+        show_default=True,
+        help="How many jobs may share GPUs.",
+    ),
+    click.option(
+        "--known-frac",
+        type=FiniteRange(0, 1),
+        default=0.5,
+        show_default=True,
+        help="How many of the families in --pairs the site has measured beside each other.",
+    ),
+    click.option(
+        "--pairs-noise",
+        type=FiniteRange(0, 1),
+        default=0.05,
+        show_default=True,
+        help="How wrong it was: the standard deviation of the logarithm of a measured speed.",
+    ),
 )
 
 
@@ -166,6 +204,11 @@ def world_options(command: Callable[..., _Result]) -> Callable[..., _Result]:
         other_site: Path | None,
         stale_s: float,
         run_time_model: str,
+        pairs_path: Path | None,
+        pairs_gpu: str,
+        opt_in_frac: float,
+        known_frac: float,
+        pairs_noise: float,
         **others: object,
     ) -> _Result:
         if full_speed and speed is not None:
@@ -184,6 +227,13 @@ def world_options(command: Callable[..., _Result]) -> Callable[..., _Result]:
                 other_site=None if other_site is None else _site_of(other_site),
                 **_model_of(run_time_model),
             ),
+            sharing=_sharing(
+                pairs_path,
+                pairs_gpu,
+                opt_in_frac=opt_in_frac,
+                known_frac=known_frac,
+                noise=pairs_noise,
+            ),
         )
         return command(*args, world=world, **others)
 
@@ -191,6 +241,18 @@ def world_options(command: Callable[..., _Result]) -> Callable[..., _Result]:
     for option in reversed(_OPTIONS):
         found = option(found)
     return found
+
+
+def _sharing(path: Path | None, gpu_type: str, **numbers: float) -> SharingSpec | None:
+    """Read the truth about pairs; None: there is none, and no job shares.
+
+    Raises:
+        PairsError: the file cannot be used.
+    """
+    if path is None:
+        return None
+    pairs = read_pairs(path, gpu_type)
+    return SharingSpec(pairs=pairs, digest=pairs.digest, **numbers)
 
 
 def _site_of(path: Path) -> OtherSite:

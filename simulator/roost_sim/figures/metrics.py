@@ -16,6 +16,7 @@ from roost_sim.figures.communication import communication_of
 from roost_sim.figures.fairness import Fairness, fairness_of
 from roost_sim.figures.occupancy import Holds, occupancy_of
 from roost_sim.figures.outcome import JobResult, Outcome
+from roost_sim.figures.sharing import PairLog, SharingFigures, sharing_of
 from roost_sim.figures.users import UserSlowdowns, user_slowdowns
 
 TIER_NAMES = ("on one node", "in one rack", "across racks")
@@ -86,6 +87,7 @@ class Metrics:
         standing_pins: the standing pins among these.
         bound_avg_jct_s: lower bound of avg_jct_s of the measured jobs over all schedules.
         left_out: (reason, number of jobs), most first.
+        sharing: what partners on shared GPUs did; None: no job may share.
     """
 
     jobs: int
@@ -116,6 +118,7 @@ class Metrics:
     standing_pins: int
     bound_avg_jct_s: float | None
     left_out: tuple[tuple[str, int], ...]
+    sharing: SharingFigures | None = None
 
 
 def no_restart_s(job_id: JobId, gpu_count: int) -> float:
@@ -131,6 +134,7 @@ def measure(
     holds: Holds | None = None,
     compute_frac: Callable[[JobId, int], float] | None = None,
     restart_s: Callable[[JobId, int], float] = no_restart_s,
+    pair_log: PairLog | None = None,
 ) -> Metrics:
     """Compute the figures of a run.
 
@@ -141,6 +145,7 @@ def measure(
         holds: how many GPUs were held when; None: no job was ever preempted.
         compute_frac: see roost_sim.worlds.world_spec.BuiltWorld.
         restart_s: see BuiltWorld.
+        pair_log: what partners on shared GPUs did; None: no job may share.
     """
     done = [job for job in outcome.jobs if job.ended_s is not None]
     begin, end = span.range_of([job.submit_s for job in outcome.jobs])
@@ -180,8 +185,10 @@ def measure(
         pins_per_job=outcome.update_count / len(outcome.jobs) if outcome.jobs else None,
         updates_per_s=outcome.update_count / makespan_s if makespan_s else None,
         standing_pins=outcome.standing_count,
-        bound_avg_jct_s=_bound_s(measured, cluster_gpu_count),
+        # Two jobs share a GPU at full speed at best, as if there were twice as many.
+        bound_avg_jct_s=_bound_s(measured, cluster_gpu_count * (1 if pair_log is None else 2)),
         left_out=_left_out(outcome.jobs),
+        sharing=None if pair_log is None else sharing_of(pair_log),
     )
 
 

@@ -8,6 +8,7 @@ from roost_engine.prediction.tier_speeds import NoTable, SpeedTable
 from roost_sim.information.profile_speeds import ProfileSpeeds
 from roost_sim.information.progress import ProgressTable
 from roost_sim.worlds.prediction_spec import PredictionSpec
+from roost_sim.worlds.sharing_spec import SharingJobs
 from roost_sim.worlds.tier_efficiency import JobProfile, TierEfficiency
 
 
@@ -33,6 +34,7 @@ class PolicyInformation:
             trace has none: no policy may learn from them.
         predictions: of run times by the engine.
         zero_epoch_s: the wall clock at engine time 0; None: unknown.
+        sharing: which jobs may share GPUs, and what the site has measured; None: no job shares.
     """
 
     work_s: Mapping[JobId, float]
@@ -48,6 +50,7 @@ class PolicyInformation:
     limits_are_drawn: bool = False
     predictions: PredictionSpec = field(default_factory=PredictionSpec)
     zero_epoch_s: float | None = None
+    sharing: SharingJobs | None = None
 
     def speed_table(self) -> SpeedTable:
         """Return the speeds of the models that jobs may name; without profiles none is known."""

@@ -2,6 +2,7 @@
 
 from typing import TypeAlias
 
+from roost_sim.figures.sharing import LIMITS_FRAC
 from roost_sim.runs.simulation import Report
 
 Figure: TypeAlias = float | int | str | None
@@ -10,7 +11,7 @@ Figure: TypeAlias = float | int | str | None
 def run_document(policy_name: str, seed: int, report: Report) -> dict[str, Figure]:
     """Return the JSON object of one run. Page: docs/simulator/README.md."""
     figures = report.metrics
-    return {
+    found: dict[str, Figure] = {
         "policy": policy_name,
         "seed": seed,
         "jobs": figures.jobs,
@@ -46,4 +47,22 @@ def run_document(policy_name: str, seed: int, report: Report) -> dict[str, Figur
         "longest_queue_s": figures.longest_queue_s,
         "worst_user_slowdown": None if figures.users is None else figures.users.worst,
         "user_jain": None if figures.users is None else figures.users.jain,
+    }
+    return found | _sharing(report)
+
+
+def _sharing(report: Report) -> dict[str, Figure]:
+    """Return the fields of a run in which jobs may share GPUs; none of others."""
+    found = report.metrics.sharing
+    if found is None:
+        return {}
+    slowed = {
+        f"slowed_{limit:.0%}_frac".replace("%", "pct"): frac
+        for limit, frac in zip(LIMITS_FRAC, found.slowed_frac, strict=True)
+    }
+    return {
+        "sharing_jobs": found.jobs,
+        "sharing_hours": found.hours,
+        "sharing_speed_frac": found.mean_speed_frac,
+        **slowed,
     }

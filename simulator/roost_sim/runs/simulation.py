@@ -18,6 +18,7 @@ from roost_sim.clusters.cluster_spec import ClusterSpec
 from roost_sim.figures.metrics import Metrics, Span, measure
 from roost_sim.figures.occupancy import Holds
 from roost_sim.figures.outcome import Outcome
+from roost_sim.figures.sharing import PairLog
 from roost_sim.information.policy_information import PolicyInformation
 from roost_sim.information.predictions import JobKind, Predictions
 from roost_sim.information.profile_speeds import named_models
@@ -29,6 +30,8 @@ from roost_sim.traces.durations import limits_s
 from roost_sim.traces.trace import Trace
 from roost_sim.traces.workload import arrivals, job_ids
 from roost_sim.worlds.fidelity import Regime
+from roost_sim.worlds.measured_pairs import GPU_BYTES
+from roost_sim.worlds.shared_gpus import SharedGpus
 from roost_sim.worlds.tier_efficiency import TierEfficiency
 from roost_sim.worlds.world_spec import BuiltWorld, WorldSpec
 
@@ -67,6 +70,11 @@ class Run:
     on_hold: HoldObserver | None = None
     outside: Callable[[Engine], Iterable[Event]] | None = None
 
+    @property
+    def is_shared(self) -> bool:
+        """Whether jobs that opted in may share GPUs."""
+        return self.world.sharing is not None and bool(self.policy.sharing)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
@@ -104,18 +112,20 @@ def simulate(run: Run) -> Report:
         ProfileError: the world excludes a model that does not exist, or all of them.
     """
     began_s = time.perf_counter()
-    holds = Holds()
+    holds = Holds(is_shared=run.is_shared)
     prepared = prepare(replace(run, on_hold=_both(holds, run.on_hold)))
     driver, built = prepared.driver, prepared.built
     outside = () if run.outside is None else run.outside(driver.engine)
-    outcome = driver.run(introduce(run.cluster), prepared.arrivals, outside)
+    outcome = driver.run(introduce(run.cluster, run.is_shared), prepared.arrivals, outside)
     metrics = measure(
         outcome,
         run.cluster.gpu_count,
         run.span,
         holds=holds,
-        compute_frac=built.compute_frac,
+        # What a partner costs is no communication, and cannot be told from it afterwards.
+        compute_frac=None if run.is_shared else built.compute_frac,
         restart_s=built.restart_s,
+        pair_log=prepared.pair_log,
     )
     wall_s = time.perf_counter() - began_s
     return Report(
@@ -136,12 +146,14 @@ class PreparedRun:
         arrivals: the jobs, for the driver.
         built: how fast they run.
         regime: what the policy knows about run times.
+        pair_log: what partners on shared GPUs do; None: no job shares.
     """
 
     driver: Driver
     arrivals: Iterator[Arrival]
     built: BuiltWorld
     regime: Regime
+    pair_log: PairLog | None = None
 
 
 def prepare(run: Run, build: Callable[[PolicyInformation], Policies] | None = None) -> PreparedRun:
@@ -158,15 +170,21 @@ def prepare(run: Run, build: Callable[[PolicyInformation], Policies] | None = No
     built = run.world.build(cluster, trace, run.seed)
     config, regime = _engine_config(run), _regime(run)
     information = _information(run, built, regime)
+    world, pair_log = built.world, None
+    if run.is_shared and built.sharing is not None:
+        pair_log = PairLog()
+        world = SharedGpus(world, built.sharing, pair_log.note)
     driver = Driver(
         Engine(config, (build or run.policy.build)(information)),
-        built.world,
+        world,
         start_delay_s=run.start_delay_s,
         restart_s=built.restart_s,
         reports_speed=run.policy.asks_speed and run.world.reports_speed,
         progress=information.progress,
         on_hold=run.on_hold,
     )
+    if pair_log is not None:
+        pair_log.clock = lambda: driver.now_s
     models = named_models(built.profile_of, run.world.named_frac, run.seed)
     jobs = arrivals(
         trace,
@@ -176,8 +194,15 @@ def prepare(run: Run, build: Callable[[PolicyInformation], Policies] | None = No
         models,
         run.policy.shapes_by_job(information),
         information.limits() if run.policy.asks_limits or config.standing_pins else None,
+        _sharing_bytes(built) if run.is_shared else None,
     )
-    return PreparedRun(driver=driver, arrivals=jobs, built=built, regime=regime)
+    return PreparedRun(driver=driver, arrivals=jobs, built=built, regime=regime, pair_log=pair_log)
+
+
+def _sharing_bytes(built: BuiltWorld) -> Mapping[JobId, int]:
+    jobs = built.sharing
+    assert jobs is not None
+    return {job_id: jobs.memory_bytes(job_id) for job_id in jobs.opted_in}
 
 
 def _engine_config(run: Run) -> EngineConfig:
@@ -221,6 +246,7 @@ def _information(run: Run, built: BuiltWorld, regime: Regime) -> PolicyInformati
         progress=progress,
         restart_s=built.restart_s,
         cluster_gpu_count=run.cluster.gpu_count,
+        sharing=built.sharing,
         partitions=(PARTITION,),
     )
 
@@ -257,10 +283,22 @@ def _both(first: HoldObserver, second: HoldObserver | None) -> HoldObserver:
     return observe
 
 
-def introduce(cluster: ClusterSpec) -> Iterator[NodeSeen | TopologySeen]:
-    """Yield the events that describe a cluster: each node as Slurm and its probe report it."""
+def introduce(cluster: ClusterSpec, has_seats: bool = False) -> Iterator[NodeSeen | TopologySeen]:
+    """Yield the events that describe a cluster: each node as Slurm and its probe report it.
+
+    Args:
+        cluster: its nodes.
+        has_seats: whether Slurm has a second seat for each GPU.
+    """
+    memory_bytes = GPU_BYTES if has_seats else 0
     for spec, node in zip(cluster.node_specs(PARTITION), cluster.nodes, strict=True):
-        yield NodeSeen(at_s=0.0, node=spec)
+        yield NodeSeen(at_s=0.0, node=replace(spec, has_seats=True) if has_seats else spec)
         links = node.kind.links
         uuids = tuple(GpuUuid(f"GPU-{node.name}-{gpu}") for gpu in range(links.gpu_count))
-        yield TopologySeen(at_s=0.0, name=node.name, links=links, gpu_uuids=uuids)
+        yield TopologySeen(
+            at_s=0.0,
+            name=node.name,
+            links=links,
+            gpu_uuids=uuids,
+            gpu_memory_bytes=memory_bytes,
+        )

@@ -16,6 +16,7 @@ from roost_engine.domain.model import NodeName, NodeShare
 from roost_sim.clusters.cluster_spec import ClusterSpec
 from roost_sim.figures.metrics import Span
 from roost_sim.figures.outcome import JobResult
+from roost_sim.figures.sharing import GpuHolds
 from roost_sim.runs.simulation import Report
 
 QUANTILES = 200
@@ -58,14 +59,17 @@ class HoldLog:
 
     Attributes:
         cluster: the cluster of the run.
+        is_shared: whether two jobs may hold a GPU at once; it is busy once.
     """
 
     cluster: ClusterSpec
+    is_shared: bool = False
     _index: dict[NodeName, int] = field(init=False)
     # Node, GPUs, begin, end of each interval: preemptive policies make millions.
     _rows: "array[float]" = field(default_factory=lambda: array("d"))
     # Begin, end of each interval, once for all its nodes.
     _stretches: "array[float]" = field(default_factory=lambda: array("d"))
+    _gpu_holds: GpuHolds = field(default_factory=GpuHolds)
 
     def __post_init__(self) -> None:
         self._index = {node.name: number for number, node in enumerate(self.cluster.nodes)}
@@ -76,6 +80,9 @@ class HoldLog:
         for share in shares:
             gpu_count = len(share.gpu_indices)
             self._rows.extend((self._index[share.node], gpu_count, begin_s, end_s))
+        if self.is_shared:
+            for node, since_s, until_s in self._gpu_holds.doubled(shares, begin_s, end_s):
+                self._rows.extend((self._index[node], -1, since_s, until_s))
 
     def stretches(self) -> NDArray[np.float64]:
         """Return the intervals in which a job held GPUs: float64 [interval, (begin, end)]."""

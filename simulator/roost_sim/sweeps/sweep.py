@@ -104,8 +104,9 @@ class Sweep:
         return trace.at_load(case.load, self.template.cluster.gpu_count)
 
     def _simulate(self, case: Case) -> Done:
-        holds = HoldLog(self.template.cluster)
         policy = find_policy(case.policy)
+        is_shared = replace(self.template, policy=policy).is_shared
+        holds = HoldLog(self.template.cluster, is_shared)
         run = replace(
             self.template,
             trace=self.jobs_of(case),

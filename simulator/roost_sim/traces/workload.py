@@ -26,6 +26,7 @@ def arrivals(
     models: Mapping[JobId, str] | None = None,
     shapes_by_job: JobShapeRule | None = None,
     limit_s: Mapping[JobId, float] | None = None,
+    sharing_bytes: Mapping[JobId, int] | None = None,
 ) -> Iterator[Arrival]:
     """Yield the jobs of a trace as arrivals, in order of submission.
 
@@ -41,8 +42,10 @@ def arrivals(
         shapes_by_job: in place of `shapes` and of the trace's nodes, for a policy whose shapes
             depend on the job.
         limit_s: time limits in place of those in the trace; None: those in the trace.
+        sharing_bytes: what each job that may share its GPUs needs of each; a missing job does not
+            share.
     """
-    named = models or {}
+    named, opted_in = models or {}, sharing_bytes or {}
     for row in _rows(trace):
         job_id, submit_s, duration_s, gpu_count, node_count, user_id, traced_s = row[:7]
         name, account, qos = row[7:]
@@ -64,6 +67,8 @@ def arrivals(
             qos=qos,
             model=named.get(job_id, ""),
             checkpoint_s=0.0,
+            shares_gpus=job_id in opted_in,
+            gpu_memory_bytes=opted_in.get(job_id, 0),
         )
         yield Arrival(spec=spec, work_s=duration_s, gpu_count=gpu_count)
 

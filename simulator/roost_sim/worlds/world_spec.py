@@ -4,7 +4,7 @@ The same trace and seed give every policy the same profiles, so that comparisons
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TypeVar
 
@@ -20,6 +20,7 @@ from roost_sim.worlds.prediction_spec import PredictionSpec
 from roost_sim.worlds.profiles import HasFamily, assign_profiles, select_profiles
 from roost_sim.worlds.restart_cost import restart_s
 from roost_sim.worlds.ring_network import RingNetwork, gpu_counts, rings_of
+from roost_sim.worlds.sharing_spec import SharingJobs, SharingSpec
 from roost_sim.worlds.speed import SpeedModel
 from roost_sim.worlds.tier_efficiency import JobProfile
 from roost_sim.worlds.union_tree import TREE_MODELS, UnionTree
@@ -56,12 +57,14 @@ class BuiltWorld:
         restart_s: (job, its GPUs) to seconds without progress when it is started again.
         compute_frac: (job, its GPUs) to the fraction of its work that is compute, 0 to 1; the other
             part of its run time is exposed communication. None: the model has no such fraction.
+        sharing: which jobs may share GPUs, and what they do to each other; None: no job shares.
     """
 
     world: World
     profile_of: Mapping[JobId, JobProfile]
     restart_s: Callable[[JobId, int], float]
     compute_frac: Callable[[JobId, int], float] | None
+    sharing: SharingJobs | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +82,7 @@ class WorldSpec:
         reports_speed: whether policies that ask for the speed of running jobs are told; no policy
             is under Slurm.
         predictions: of run times by the engine; the results file has what is not as in roostd.
+        sharing: how jobs share GPUs under policies that let them; None: no job opts in.
     """
 
     speed: Speed = Speed.MEASURED
@@ -89,6 +93,7 @@ class WorldSpec:
     named_frac: float = 1.0
     reports_speed: bool = True
     predictions: PredictionSpec = field(default_factory=PredictionSpec, repr=False)
+    sharing: SharingSpec | None = None
 
     def __post_init__(self) -> None:
         if not self.compute_scale > 0:
@@ -105,6 +110,13 @@ class WorldSpec:
         Raises:
             ProfileError: a family to exclude does not exist, or no profile is left.
         """
+        built = self._alone(cluster, trace, seed)
+        if self.sharing is None:
+            return built
+        return replace(built, sharing=self.sharing.build(job_ids(trace), seed))
+
+    def _alone(self, cluster: ClusterSpec, trace: Trace, seed: int) -> BuiltWorld:
+        """Make the world in which each job has its GPUs alone."""
         match self.speed_on(cluster):
             case Speed.DALLY:
                 return self._dally(cluster.congested(self.congestion), trace, seed)

@@ -106,6 +106,18 @@ async def test_a_job_that_slurm_could_start_is_handed_over_in_time(site: Site) -
     assert site.value("jobs_beyond_slurm") == 0
 
 
+async def test_questions_of_jobs_that_have_left_are_forgotten(site: Site) -> None:
+    stays, leaves = await site.submit(), await site.submit()
+    await site.pass_time(3)
+    assert set(site.questions._questions) == {int(stays), int(leaves)}
+
+    site.slurm.end(leaves)
+    await site.watch.first_poll()
+    await site.pass_time(1)
+
+    assert set(site.questions._questions) == {int(stays)}
+
+
 async def test_operators_are_told_of_the_longest_wait_that_plain_slurm_would_not_have(
     site: Site,
 ) -> None:

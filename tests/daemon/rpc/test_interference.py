@@ -1,6 +1,7 @@
 """The Interference service: rows by misprediction, kinds by reports, and what is missing."""
 
 import math
+from dataclasses import replace
 
 import pytest
 from tests.daemon.rpc.served import Served
@@ -11,6 +12,8 @@ from roost_engine.engine import Engine, EngineConfig
 from roost_engine.plugins.plugins import Policies
 from roost_engine.scoring.neighbour_corrections import Corrections
 from roost_engine.scoring.neighbours import NeighbourScore
+from roost_engine.sharing.pairs import Pairs, PairSpeed, SharingConfig
+from roost_engine.testing.builders import job
 from roost_proto.v1 import interference_pb2 as pb
 from roost_proto.v1.interference_pb2_grpc import InterferenceStub
 from roostd.rpc.interference import response
@@ -49,6 +52,20 @@ def test_the_worst_and_the_best_known_can_be_asked_for(served: Served) -> None:
     learn(served)
     found = response(served.state, 1)
     assert (len(found.rows), len(found.kinds), found.row_count) == (1, 1, 3)
+
+
+def test_pairs_on_shared_gpus_that_runs_corrected(served: Served) -> None:
+    assert not response(served.state, 0).shared_pairs
+    pair = PairSpeed("lm", "lm", 0.9, spread=0.02)
+    pairs = Pairs(SharingConfig(pairs=(pair,)))
+    served.state.engine = Engine(EngineConfig(), Policies(sharing=pairs))
+    first = replace(job("1", user_id=1001), model="LM")
+    pairs.observe(first, replace(job("2", user_id=1002), model="lm"), 0.5)
+    (found,) = response(served.state, 0).shared_pairs
+    assert (found.user_id, found.model, found.beside) == (1001, "lm", "lm")
+    assert found.measured == pytest.approx(-math.log(0.9))
+    assert found.corrected == pytest.approx((-2 * math.log(0.9) - math.log(0.5)) / 3)
+    assert (found.run_count, found.is_bad) == (1, True)
 
 
 def test_nothing_learned_and_faults(served: Served) -> None:

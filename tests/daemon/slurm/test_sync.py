@@ -178,6 +178,26 @@ async def test_requeued_job_rests_for_slurmds_sake(version: SlurmVersion) -> Non
     assert await watcher.kinds() == []
 
 
+async def test_job_whose_start_slurm_has_forgotten_is_not_placed_on_its_node_again(
+    watcher: Watcher,
+) -> None:
+    (job_id,) = watcher.slurm.submit(gpus=2, exclude="n9")
+    waiting = await watcher.slurm.queue()
+    await watcher.pin(job_id, "n1", 6, 7)
+    await watcher.poll()
+    names = [NodeName("n1"), NodeName("n2")]
+
+    seen = view(waiting, watcher.reader, names, watcher.view, watcher.now_s)
+    (queued,) = (e for e in diff(watcher.view, seen, watcher.now_s) if isinstance(e, JobQueued))
+    later = view(waiting, watcher.reader, names, seen, watcher.now_s + 60)
+
+    assert queued.job.excluded_nodes == ("n1", "n9")
+    assert later.waiting[job_id].excluded_nodes == ("n1", "n9")
+    requeued = replace(waiting, jobs=(replace(waiting.jobs[0], restart_count=1),))
+    seen = view(requeued, watcher.reader, names, watcher.view, watcher.now_s)
+    assert seen.waiting[job_id].excluded_nodes == ("n9",)
+
+
 async def test_requeued_job_that_a_daemon_finds_at_its_start_rests_too(watcher: Watcher) -> None:
     (job_id,) = watcher.slurm.submit(gpus=2)
     (other,) = watcher.slurm.submit(gpus=2)

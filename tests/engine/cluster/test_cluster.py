@@ -142,6 +142,20 @@ def test_nodes_of_one_matrix_share_a_table() -> None:
     assert [table.gpu_count for table, _ in cluster.by_kind(np.array([1, 0, 1]))] == [8, 8]
 
 
+def test_the_tables_of_links_that_no_node_has_any_more_take_no_memory() -> None:
+    cluster = cluster_of(node("a"), node("b"), links=nvswitch(8))
+    table = cluster.table(cluster.index_of[A])
+    before, choice = table.best_scores.copy(), table.choice(0b1111, 2)
+
+    cluster.apply_topology(A, bridges(8), ())
+    assert "best_scores" in vars(table)
+    cluster.apply_topology(B, bridges(8), ())
+
+    assert not any(isinstance(value, np.ndarray) for value in vars(table).values())
+    np.testing.assert_array_equal(table.best_scores, before)  # a decision of that time may ask
+    np.testing.assert_array_equal(table.choice(0b1111, 2).masks, choice.masks)
+
+
 def test_a_topology_must_agree_with_slurm() -> None:
     cluster = cluster_of(node("a"), links=bridges())
     assert not cluster.apply_topology(A, bridges(4), ())

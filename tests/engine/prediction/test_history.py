@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from roost_engine.domain.model import JobId, JobSpec
-from roost_engine.prediction.history import FEW_COUNT, SPREAD, RunTimeHistory, kinds_of, normalised
-from roost_engine.prediction.history_kinds import HALF_LIFE_S
+from roost_engine.prediction.history import FEW_COUNT, SPREAD, RunTimeHistory
+from roost_engine.prediction.history_kinds import HALF_LIFE_S, kinds_of
 from roost_engine.prediction.run_times import BAND_COUNT, STARTS_S, RunTimes, band_of
 from roost_engine.testing.builders import job, shape
 from roost_formats.journal.codec import decode, encode
@@ -91,12 +91,6 @@ def test_a_new_name_is_predicted_by_its_user_and_a_new_user_by_all() -> None:
     assert same(new, all_jobs)
     assert new.job_count == pytest.approx(24.0)
     assert median_s(history, of(9)) < HOUR_S
-
-
-def test_numbers_and_hashes_in_a_name_do_not_make_a_new_kind() -> None:
-    assert normalised("Train-17_epoch3") == normalised("train-18_EPOCH12") == "train-#_epoch#"
-    assert normalised("run-3fa94c1b") == normalised("run-00c0ffee")
-    assert normalised("facade") == "facade"  # letters alone are a word
 
 
 def test_a_limit_makes_a_kind_and_ends_every_job() -> None:

@@ -1,10 +1,21 @@
 """What is counted of a kind of jobs, and of a job that runs."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from roost_engine.prediction.history_kinds import HALF_LIFE_S, Kind, KindSums, WatchedRun
+from roost_engine.domain.model import JobId
+from roost_engine.prediction.history_kinds import (
+    HALF_LIFE_S,
+    Kind,
+    KindSums,
+    WatchedRun,
+    kinds_of,
+    normalised,
+)
 from roost_engine.prediction.run_times import BAND_COUNT, ENDS_S
+from roost_engine.testing.builders import job, shape
 
 
 def watched(band: int, speed_frac: float) -> WatchedRun:
@@ -38,3 +49,25 @@ def test_a_job_that_waits_and_one_in_the_last_band_leave_no_band() -> None:
     assert watched(0, 1.0).leaves_band
     assert not watched(0, 0.0).leaves_band
     assert not watched(BAND_COUNT - 1, 1.0).leaves_band
+
+
+def test_numbers_and_hashes_in_a_name_do_not_make_a_new_kind() -> None:
+    assert normalised("Train-17_epoch3") == normalised("train-18_EPOCH12") == "train-#_epoch#"
+    assert normalised("run-3fa94c1b") == normalised("run-00c0ffee")
+    assert normalised("facade") == "facade"  # letters alone are a word
+
+
+def test_the_kinds_of_a_job_go_from_all_jobs_to_its_own_request() -> None:
+    spec = replace(job("1", shape(4, 2), user_id=7, time_limit_s=60.0), name="Fit-3", account="lab")
+    wide = ["all", "8 gpus", "account lab"]
+    own = ["user 7", "user 7 8 gpus", "user 7 name fit-#", "user 7 name fit-# 2x4 1 60.0"]
+    assert [kind.name for kind in kinds_of(spec)] == wide + own
+    assert kinds_of(replace(spec, job_id=JobId("2"), name="fit-4")) == kinds_of(spec)
+    # A journal may have whole numbers where the engine has fractions: their names stay apart.
+    assert kinds_of(replace(spec, time_limit_s=60))[-1].name == "user 7 name fit-# 2x4 1 60"
+    assert kinds_of(spec, reads_limits=False)[-1].name == "user 7 name fit-# 2x4 1"
+    assert [kind.name for kind in kinds_of(replace(spec, qos="high", user_id=-1))] == [
+        "all",
+        "partition main high",
+        *wide[1:],
+    ]

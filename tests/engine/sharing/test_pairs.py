@@ -1,12 +1,12 @@
 """Only pairs that were measured, and are good enough for sure, may share."""
 
 from dataclasses import replace
-from math import exp
+from math import exp, log
 
 import pytest
 
-from roost_engine.domain.model import JobSpec
-from roost_engine.sharing.pairs import Pairs, PairSpeed, SharingConfig
+from roost_engine.domain.model import JobId, JobSpec
+from roost_engine.sharing.pairs import MOST_RUNS, Pairs, PairSpeed, SharingConfig
 from roost_engine.testing.builders import job
 
 
@@ -50,3 +50,51 @@ def test_words_are_percent() -> None:
     found = pairs(PairSpeed("a", "a", 0.95)).judge(of_model("a"), of_model("a"))
     assert found is not None
     assert found[0].in_words == "5%, surely less than 9%"
+
+
+def run_of(number: int, user_id: int = 1000) -> JobSpec:
+    return replace(of_model("a"), job_id=JobId(str(number)), user_id=user_id)
+
+
+def test_speeds_of_runs_correct_what_was_measured() -> None:
+    judged = pairs(PairSpeed("a", "a", 0.95, spread=0.02))
+    judged.observe(run_of(1), run_of(2), 0.5)
+    judged.observe(run_of(1), run_of(2), 0.9)  # the last report of a run counts
+    loss = judged.loss(run_of(3), run_of(4))
+    assert loss is not None
+    assert loss.mean == pytest.approx((-2 * log(0.95) - log(0.9)) / 3)
+    assert judged.judge(run_of(3), run_of(4)) is not None
+    judged.observe(run_of(5), run_of(6), 0.6)
+    assert judged.judge(run_of(3), run_of(4)) is None
+
+
+def test_a_pair_that_has_become_good_again_is_made_again() -> None:
+    judged = pairs(PairSpeed("a", "a", 0.95, spread=0.02))
+    judged.observe(run_of(1), run_of(2), 0.4)
+    assert judged.judge(run_of(3), run_of(4)) is None
+    for number in range(10, 10 + MOST_RUNS):
+        judged.observe(run_of(number), run_of(2), 0.95)
+    assert judged.judge(run_of(3), run_of(4)) is not None
+
+
+def test_a_user_who_reports_falsely_changes_no_other_users_pairs() -> None:
+    judged = pairs(PairSpeed("a", "a", 0.95, spread=0.02))
+    for number in range(5):
+        judged.observe(run_of(number, user_id=1), run_of(9, user_id=2), 0.1)
+    assert judged.judge(run_of(11, user_id=2), run_of(12, user_id=3)) is not None
+    assert judged.judge(run_of(11, user_id=1), run_of(12, user_id=3)) is None
+
+
+def test_reports_make_no_pair_that_was_not_measured() -> None:
+    judged = pairs()
+    judged.observe(run_of(1), run_of(2), 1.0)
+    assert judged.judge(run_of(1), run_of(2)) is None
+
+
+@pytest.mark.parametrize("speed_frac", [-1.0, 0.0, 1e9])
+def test_absurd_speeds_are_capped(speed_frac: float) -> None:
+    judged = pairs(PairSpeed("a", "a", 0.95))
+    judged.observe(run_of(1), run_of(2), speed_frac)
+    loss = judged.loss(run_of(1), run_of(2))
+    assert loss is not None
+    assert 0.0 <= loss.mean <= -log(0.05)

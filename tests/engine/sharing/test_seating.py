@@ -8,23 +8,45 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from roost_engine.domain.events import GpuHealthChanged, JobsStopped, JobStarted, NodeSeen
+from roost_engine.domain.events import (
+    GpuHealthChanged,
+    JobsStopped,
+    JobStarted,
+    NodeSeen,
+    SpeedSeen,
+)
 from roost_engine.domain.model import JobId, JobSpec, NodeName
 from roost_engine.engine import EngineConfig
 from roost_engine.job_record import JobState, shares_of
 from roost_engine.plugins.plugins import Policies
-from roost_engine.sharing.pairs import PairSpeed, SharingConfig
-from roost_engine.testing.builders import EngineHarness, bridges, job, node, topology
+from roost_engine.sharing.pairs import Pairs, PairSpeed, SharingConfig
+from roost_engine.testing.builders import (
+    EngineHarness,
+    bridges,
+    job,
+    node,
+    placed,
+    preempted,
+    topology,
+)
+from roost_engine.testing.fakes import FakePreemption
 
 GIB = 1 << 30
 GOOD, BAD = "good", "bad"
 PAIRS = (PairSpeed(GOOD, GOOD, 0.95), PairSpeed(GOOD, BAD, 0.95), PairSpeed(BAD, GOOD, 0.6))
 
 
-def harness(gpu_count: int = 2, *, nodes: Sequence[str] = ("n1",)) -> EngineHarness:
+def preempting() -> EngineHarness:
+    """Two GPUs; a job of higher priority stops others."""
+    return harness(policies=Policies(preemption=FakePreemption()))
+
+
+def harness(
+    gpu_count: int = 2, *, nodes: Sequence[str] = ("n1",), policies: Policies | None = None
+) -> EngineHarness:
     found = EngineHarness(
         config=EngineConfig(patience_s=600.0),
-        policies=Policies(sharing=SharingConfig(pairs=PAIRS)),
+        policies=replace(policies or Policies(), sharing=Pairs(SharingConfig(pairs=PAIRS))),
     )
     for name in nodes:
         spec = replace(node(name, gpu_count), has_seats=True)
@@ -78,6 +100,30 @@ def test_no_seat_for_others(other: JobSpec) -> None:
     site.run(asks("1"), asks("2"), other)
     assert site.state("3") is not JobState.PLACING
     assert site.state("3") is not JobState.RUNNING
+
+
+def report(site: EngineHarness, job_id: str, speed_frac: float) -> None:
+    site.feed(SpeedSeen(at_s=site.now_s, job_id=JobId(job_id), speed_frac=speed_frac))
+
+
+def test_a_pair_that_turns_out_bad_is_not_made_again() -> None:
+    site = harness()
+    site.run(asks("1"), asks("2"), asks("3"))
+    report(site, "3", 0.5)
+    site.run(asks("4"))
+    assert site.state("4") is JobState.WAITING
+    assert site.state("3") is JobState.RUNNING
+
+
+def test_what_a_job_loses_without_a_neighbour_is_not_blamed_on_one() -> None:
+    site = harness()
+    site.run(asks("1"), asks("2"))
+    report(site, "1", 0.5)
+    report(site, "2", 0.5)
+    site.run(asks("3"))
+    report(site, "1", 0.49)
+    site.run(asks("4"))
+    assert site.state("4") is JobState.RUNNING
 
 
 def test_nobody_joins_a_job_that_did_not_opt_in() -> None:
@@ -142,12 +188,46 @@ def test_without_sharing_nothing_is_shared() -> None:
     assert site.engine.cluster.seats is None
 
 
+def test_a_job_without_a_host_joins_one_that_starts_later() -> None:
+    site = harness()
+    site.run(asks("1", shares=False))
+    site.queue(asks("2"))
+    site.queue(asks("3"))
+    assert site.state("3") is JobState.WAITING  # job 2 has not started
+    site.start("2")
+    assert site.state("3") is JobState.PLACING
+    assert site.placement("3").gpu_indices == site.placement("2").gpu_indices
+
+
+def test_both_jobs_of_a_pair_stop_for_one_of_higher_priority() -> None:
+    site = preempting()
+    site.run(*(replace(asks(one), priority=1) for one in "1234"))
+    actions = site.queue(replace(job("5", gpus=2), priority=2))
+    assert sorted(preempted(actions)) == ["1", "2", "3", "4"]
+    site.stop("1", "2", "3")
+    assert site.state("5") is JobState.CLEARING
+    # Nothing joins a job that is about to leave, and the GPUs that became free are held.
+    site.queue(replace(asks("6"), priority=1))
+    assert site.state("6") is JobState.WAITING
+    assert placed(site.stop("4"))["5"].gpu_indices == (0, 1)
+    site.engine.check_invariants()
+
+
+def test_a_job_does_not_stop_where_its_partner_may_not() -> None:
+    site = preempting()
+    site.run(*(replace(asks(one), priority=1) for one in "12"), replace(asks("3"), priority=3))
+    assert not preempted(site.queue(replace(job("4", gpus=2), priority=2)))
+    # Job 2 has its GPU alone.
+    assert preempted(site.queue(replace(job("5", gpus=1), priority=2))) == {"2": "5"}
+
+
 class SharingMachine(RuleBasedStateMachine):
     """Users submit, Slurm starts, refuses, stops and ends, in any order."""
 
-    @initialize()
-    def begin(self) -> None:
-        self.site, self.count = harness(4, nodes=("n1", "n2")), 0
+    @initialize(preempts=st.booleans())
+    def begin(self, *, preempts: bool) -> None:
+        policies = Policies(preemption=FakePreemption()) if preempts else Policies()
+        self.site, self.count = harness(4, nodes=("n1", "n2"), policies=policies), 0
         self.opted: dict[str, bool] = {}
 
     def _in(self, *states: JobState) -> list[str]:
@@ -158,12 +238,13 @@ class SharingMachine(RuleBasedStateMachine):
         shares=st.booleans(),
         gib=st.sampled_from([0, 10, 20, 30]),
         model=st.sampled_from([GOOD, GOOD, BAD]),
+        priority=st.sampled_from([1, 2]),
     )
-    def submit(self, *, gpus: int, shares: bool, gib: int, model: str) -> None:
+    def submit(self, *, gpus: int, shares: bool, gib: int, model: str, priority: int) -> None:
         self.count += 1
         self.opted[str(self.count)] = shares
         spec = asks(str(self.count), gpus, shares=shares, gib=gib, model=model)
-        self.site.queue(spec)
+        self.site.queue(replace(spec, priority=priority))
 
     @precondition(lambda self: self._in(JobState.PLACING))
     @rule(data=st.data())
@@ -187,6 +268,17 @@ class SharingMachine(RuleBasedStateMachine):
             self.site.feed(JobsStopped(at_s=self.site.now_s, job_ids=(JobId(job_id),)))
         else:
             self.site.end(job_id)
+
+    @precondition(lambda self: self._in(JobState.STOPPING))
+    @rule(data=st.data(), how=st.sampled_from(["stops", "ends", "keeps running"]))
+    def answer_stop(self, data: st.DataObject, how: str) -> None:
+        job_id = data.draw(st.sampled_from(self._in(JobState.STOPPING)))
+        if how == "stops":
+            self.site.stop(job_id)
+        elif how == "ends":
+            self.site.end(job_id)
+        else:
+            self.site.refuse_stop(job_id)
 
     @rule(seconds=st.sampled_from([1.0, 5.0, 700.0]))
     def wait(self, seconds: float) -> None:

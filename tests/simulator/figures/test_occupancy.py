@@ -44,3 +44,24 @@ def test_a_stopped_job_waits_again() -> None:
 
 def test_nothing_ended_means_no_figure() -> None:
     assert occupancy_of([], Holds(), 8) is None
+
+
+def test_a_gpu_that_two_jobs_share_is_held_once() -> None:
+    # One GPU of two: a job from 0 to 40, another beside it from 10 to 30; a third waits from 20.
+    holds = Holds(is_shared=True)
+    holds((NodeShare(NODE, (0,), seat=1),), 10.0, 30.0)
+    holds((NodeShare(NODE, (0,)),), 0.0, 40.0)
+    holds((NodeShare(NODE, (0,)),), 40.0, 50.0)
+    times = (("1", 0, 0, 40), ("2", 10, 10, 30), ("3", 20, 40, 50))
+    jobs = [
+        JobResult(
+            job_id=JobId(name), submit_s=came, work_s=1, gpu_count=1, started_s=began, ended_s=left,
+            held_gpu_count=1,
+        )
+        for name, came, began, left in times
+    ]  # fmt: skip
+    found = occupancy_of(jobs, holds, 2)
+    assert found is not None
+    assert found.held_frac == pytest.approx(50 / 100)
+    # The other GPU is idle all the time, and the third job wants it from 20 to 40.
+    assert found.lost_frac == pytest.approx(20 / 100)

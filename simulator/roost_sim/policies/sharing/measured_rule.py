@@ -1,0 +1,43 @@
+"""The engine's own rule, by the kinds of jobs: in a simulation jobs name their speed profiles."""
+
+from dataclasses import dataclass, replace
+
+from roost_engine.domain.model import JobSpec
+from roost_engine.sharing.pairs import Pairs, SharingConfig, Slowdown
+from roost_sim.worlds.sharing_spec import SharingJobs
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredRule:
+    """Shares by a table of measured pairs. See roost_engine.sharing.pairs.PairRule.
+
+    Attributes:
+        pairs: the engine's rule.
+        jobs: what each job trains.
+    """
+
+    pairs: Pairs
+    jobs: SharingJobs
+
+    @classmethod
+    def of(
+        cls, jobs: SharingJobs, limit_frac: float, certainty_frac: float, *, whole: bool = False
+    ) -> "MeasuredRule":
+        """Make the rule.
+
+        Args:
+            jobs: of the run.
+            limit_frac: see roost_engine.sharing.pairs.SharingConfig.
+            certainty_frac: see there.
+            whole: as if the site had measured all families.
+        """
+        table = jobs.whole_table if whole else jobs.table
+        config = SharingConfig(limit_frac=limit_frac, certainty_frac=certainty_frac, pairs=table)
+        return cls(Pairs(config), jobs)
+
+    def judge(self, job: JobSpec, other: JobSpec) -> tuple[Slowdown, Slowdown] | None:
+        """See PairRule."""
+        return self.pairs.judge(self._named(job), self._named(other))
+
+    def _named(self, job: JobSpec) -> JobSpec:
+        return replace(job, model=self.jobs.kind_of[job.job_id].name)
