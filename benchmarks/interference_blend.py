@@ -1,7 +1,8 @@
-"""Unseen GPU types: does a blend of the interference model with LIF-linear predict them better?
+"""Does a blend of the interference model with LIF-linear predict unseen jobs and GPUs better?
 
-Weight and width are chosen by held-out model families of the type that is learned from; the equal
-blend is judged beside it without any choice. Figures: docs/results/neighbours.md.
+For unseen GPU types weight and width are also chosen, by held-out model families of the types that
+are learned from; the equal blend is judged under every split without any choice. Figures:
+docs/results/neighbours.md.
 """
 
 import argparse
@@ -14,7 +15,8 @@ from numpy.typing import NDArray
 
 from roost_train.interference_baselines import lif_linear, table_of_kinds
 from roost_train.interference_fit import Shape, fit
-from roost_train.interference_pairs import Pairs, Split, parts_of, read_pairs
+from roost_train.interference_measured import read_measured
+from roost_train.interference_pairs import Pairs, Split, join, parts_of, read_pairs
 from roost_train.interference_training import WIDTHS
 from roost_train.run_time_figures import rank_correlation
 
@@ -52,26 +54,35 @@ def chosen(known: Pairs) -> tuple[float, float]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, required=True, help="folder of the public tables")
-    pairs = read_pairs(parser.parse_args().data)
+    parser.add_argument("--gavel", action="store_true", help="without the pairs of an H200")
+    options = parser.parse_args()
+    sources = [read_pairs(options.data)] + ([] if options.gavel else [read_measured()])
+    for split in Split:
+        judge(split, join(sources))
+    return 0
+
+
+def judge(split: Split, pairs: Pairs) -> None:
+    """Print the figures of one split; the blend is chosen where the GPU type is unseen alone."""
     found: dict[str, list[tuple[Array, Pairs]]] = {}
-    for learned, judged in parts_of(Split.GPU, pairs):
+    for learned, judged in parts_of(split, pairs):
         known, asked = pairs.where(learned), pairs.where(judged)
-        weight, width = chosen(known)
-        print(f"judged on {asked.a[0].gpu_type}: weight {weight:g}, width {width:g}")
         answers = {
-            "chosen blend": blended(known, asked, weight, width),
             "equal blend, width 0.8": blended(known, asked, 0.5, 0.8),
             "model and table, width 0.8": blended(known, asked, 0.0, 0.8),
             "LIF-linear": lif_linear(known, asked),
         }
+        if split is Split.GPU:
+            weight, width = chosen(known)
+            print(f"judged on {asked.a[0].gpu_type}: weight {weight:g}, width {width:g}")
+            answers["chosen blend"] = blended(known, asked, weight, width)
         for name, answer in answers.items():
             found.setdefault(name, []).append((answer, asked))
     for name, parts in found.items():
         mean = np.concatenate([answer for answer, _ in parts])
         off = np.concatenate([missed(answer, asked) for answer, asked in parts])
         rank = rank_correlation(mean, np.concatenate([asked.slowdown for _, asked in parts]))
-        print(f"{name}: error {off.mean():.4f}, rank {rank:.3f}")
-    return 0
+        print(f"{split}: {name}: error {off.mean():.4f}, rank {rank:.3f}")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """The driver, read through nvidia-ml-py. Runs in a process of its own: see nvml_process.
 
-The only module that imports pynvml (which PyPI calls nvidia-ml-py; the package named pynvml is
-something else), and the only one that knows NVML's units.
+With nvml_gpm the only module that imports pynvml (which PyPI calls nvidia-ml-py; the package named
+pynvml is something else), and that knows NVML's units.
 """
 
 import ctypes
@@ -14,6 +14,7 @@ import pynvml
 
 from roost_probe.cpu_list import format_cpu_list
 from roost_probe.errors import DriverFault
+from roost_probe.nvml_gpm import GpmRates, has_monitor
 from roost_probe.readings import DriverFacts, DriverLoad, GpuFacts, GpuLoad, LaneEnd, LaneFacts
 
 T = TypeVar("T")
@@ -46,7 +47,7 @@ _LANE_ENDS = {
 class PcieSource(StrEnum):
     """Where PCIe rates come from."""
 
-    COUNTERS = "counters"  # byte counters, free; absent on GPUs that have none
+    COUNTERS = "counters"  # the performance monitor or 64-bit counters; absent on GPUs without
     BLOCKING = "blocking"  # nvmlDeviceGetPcieThroughput: watches 20 ms, twice a GPU
     OFF = "off"
 
@@ -62,6 +63,7 @@ class Nvml:
         self._pcie = pcie
         self._handles: list[Handle | None] | None = None
         self._events: Any = None
+        self._monitors = dict[int | None, GpmRates]()  # by the handle's address
         self._any_lost = False
 
     def facts(self) -> DriverFacts:
@@ -106,8 +108,11 @@ class Nvml:
             return
         if self._events is not None:
             _optional(pynvml.nvmlEventSetFree, self._events)
+        for monitor in self._monitors.values():
+            _optional(monitor.close)
         _optional(pynvml.nvmlShutdown)
         self._handles, self._events, self._any_lost = None, None, False
+        self._monitors = {}
 
     def _open(self) -> list[Handle | None]:
         if self._handles is not None:
@@ -121,6 +126,12 @@ class Nvml:
         self._handles = [_handle(index) for index in range(count)]
         self._any_lost = None in self._handles
         self._events = self._listen(self._handles)
+        if self._pcie is PcieSource.COUNTERS:
+            self._monitors = {
+                _address(handle): GpmRates(handle)
+                for handle in self._handles
+                if handle is not None and _has_monitor(handle)
+            }
         return self._handles
 
     def _listen(self, handles: list[Handle | None]) -> Any:
@@ -217,6 +228,8 @@ class Nvml:
             for (name, _, unit_bytes), answer in zip(fields, answers, strict=False)
             if (count := _counter(answer)) is not None
         }
+        if (monitor := self._monitors.get(_address(handle))) is not None:
+            traffic |= _optional(monitor.read) or {}
         if self._pcie is PcieSource.BLOCKING:
             for name, direction in (
                 ("pcie_tx_bytes_per_s", pynvml.NVML_PCIE_UTIL_TX_BYTES),
@@ -242,6 +255,13 @@ def _optional_pair(call: Callable[[Handle, Handle], int], a: Handle, b: Handle) 
         return call(a, b)
     except pynvml.NVMLError:
         return None  # which of the two is lost shows when each is read by itself
+
+
+def _has_monitor(handle: Handle) -> bool:
+    try:
+        return has_monitor(handle)
+    except pynvml.NVMLError:
+        return False  # a lost one shows when it is read
 
 
 def _handle(index: int) -> Handle | None:
@@ -287,7 +307,8 @@ def _throttle_reasons(handle: Handle) -> int | None:
 
 
 def _counter(answer: Any) -> int | None:
-    # A counter of 32 bits wraps within a second at PCIe and NVLink rates, so it is not used.
+    # A counter of 32 bits wraps within a second at PCIe and NVLink rates, so it is not used; of an
+    # H200 the PCIe counters are such ones.
     if answer.nvmlReturn or answer.valueType != pynvml.NVML_VALUE_TYPE_UNSIGNED_LONG_LONG:
         return None
     return int(answer.value.ullVal)

@@ -70,7 +70,7 @@ class GpuLoad:
     pcie_rx_bytes: int | None = None
     nvlink_tx_bytes: int | None = None
     nvlink_rx_bytes: int | None = None
-    # Present only where the probe is configured to use the blocking call.
+    # Present only from the performance monitor, or where the blocking call is configured.
     pcie_tx_bytes_per_s: float | None = None
     pcie_rx_bytes_per_s: float | None = None
 

@@ -62,6 +62,7 @@ def _parser() -> argparse.ArgumentParser:
     verify.add_argument("model", type=Path, help="policy.onnx, its manifest beside it")
     verify.set_defaults(command=_verify)
     _add_interference(commands.add_parser("interference", help="teach a model what pairs cost"))
+    _add_pairs(commands.add_parser("pairs", help="measure programs beside each other on a GPU"))
     _add_graph(commands.add_parser("graph", help="teach a model what placements cost"))
     _add_runtimes(commands.add_parser("runtimes", help="teach a model a site's run times"))
     _add_selector(commands.add_parser("selector", help="train a job selector by simulation"))
@@ -208,9 +209,56 @@ def _add_interference(interference: argparse.ArgumentParser) -> None:
     interference.set_defaults(command=_interference)
 
 
+def _add_pairs(pairs: argparse.ArgumentParser) -> None:
+    pairs.add_argument(
+        "--commands", type=Path, metavar="FILE", required=True, help="lines `name: command`"
+    )
+    pairs.add_argument(
+        "--out", type=Path, metavar="FILE", required=True, help="the table, for sharing.pairs"
+    )
+    pairs.add_argument("--rounds", type=int, default=3, help="of all pairs (default 3)")
+    pairs.add_argument(
+        "--seconds", type=float, default=20.0, help="that a pair is measured (default 20)"
+    )
+    pairs.add_argument(
+        "--settle", type=float, metavar="SECONDS", default=5.0, help="before them (default 5)"
+    )
+    pairs.add_argument(
+        "--start", type=float, metavar="SECONDS", default=600.0, help="for a program to be warm"
+    )
+    pairs.add_argument(
+        "--no-twins", action="store_true", help="no program beside itself; each is started once"
+    )
+    pairs.add_argument(
+        "--pattern",
+        metavar="REGEX",
+        help="in the programs' output; its first group is the number of steps; default: the word"
+        " step with a number behind it",
+    )
+    pairs.set_defaults(command=_pairs)
+
+
+def _pairs(arguments: argparse.Namespace) -> int:
+    from roost_train.pair_measuring import Window
+    from roost_train.pair_process import STEP_PATTERN
+    from roost_train.pairs_command import PairsOptions, run
+
+    options = PairsOptions(
+        commands=arguments.commands,
+        out=arguments.out,
+        rounds=arguments.rounds,
+        window=Window(arguments.settle, arguments.seconds),
+        start_s=arguments.start,
+        pattern=arguments.pattern or STEP_PATTERN,
+        has_twins=not arguments.no_twins,
+    )
+    print(run(options, lambda line: print(line, file=sys.stderr, flush=True)))
+    return 0
+
+
 def _interference(arguments: argparse.Namespace) -> int:
     _need("sklearn")
-    from roost_train.interference_command import run, run_refit
+    from roost_train.interference_command import read_sources, run, run_refit
 
     if arguments.journal is not None:
         text, code = run_refit(
@@ -218,7 +266,8 @@ def _interference(arguments: argparse.Namespace) -> int:
         )
         print(text)
         return code
-    print(run(arguments.data, arguments.out, arguments.seed, as_json=arguments.json))
+    pairs = read_sources(arguments.data)
+    print(run(pairs, arguments.out, arguments.seed, as_json=arguments.json))
     return 0
 
 

@@ -11,7 +11,8 @@ from pathlib import Path
 
 from roost_formats.models.interference import load_onnx_interference
 from roost_train.interference_journal import read_reports
-from roost_train.interference_pairs import read_pairs
+from roost_train.interference_measured import read_measured
+from roost_train.interference_pairs import Pairs, join, read_pairs
 from roost_train.interference_refit import as_text, refit, write_refit
 from roost_train.interference_training import (
     as_table,
@@ -23,21 +24,31 @@ from roost_train.interference_training import (
 from roost_train.progress import ProgressBar
 
 
-def run(data: Path, folder: Path | None, seed: int, *, as_json: bool) -> str:
-    """Compare all predictors, train on all pairs, and return what is to be printed.
+def read_sources(data: Path) -> Pairs:
+    """Return the pairs of all sources: Gavel's of P100 and K80, and our own of an H200.
 
     Args:
         data: folder of the public tables.
+
+    Raises:
+        BadTable: a table cannot be read.
+    """
+    return join([read_pairs(data), read_measured()])
+
+
+def run(pairs: Pairs, folder: Path | None, seed: int, *, as_json: bool) -> str:
+    """Compare all predictors, train on all pairs, and return what is to be printed.
+
+    Args:
+        pairs: of all sources.
         folder: for the model; None: no model is written.
         seed: of the random split.
         as_json: whether the result is a JSON object.
 
     Raises:
-        BadTable: a table cannot be read.
         PolicyError: the daemon would refuse the model.
         OSError: the folder cannot be written.
     """
-    pairs = read_pairs(data)
     bar = ProgressBar(part_count(pairs), sys.stderr)
     rows = compare(pairs, seed, lambda done: bar(done))
     missing = not_met(rows)

@@ -1,7 +1,7 @@
 """Measured pairs of jobs on one GPU, as cases of the interference model.
 
-The only public table with jobs alone and beside each other is Gavel's, on P100 and K80. Ratios at
-or above 1 are noise: they count as no slowdown.
+The only public table with jobs alone and beside each other is Gavel's, on P100 and K80; Roost's own
+pairs are read by interference_measured. Ratios at or above 1 are noise: they count as no slowdown.
 """
 
 from collections.abc import Sequence
@@ -89,14 +89,29 @@ def read_pairs(data: Path) -> Pairs:
             continue
         a.append(PublicJob(row["gpu_type"], row["model_a"], row["batch_a"]))
         b.append(PublicJob(row["gpu_type"], row["model_b"], row["batch_b"]))
-        ratio = number(path, row, "speed_ratio_a")
-        slowdown.append(-float(np.log(np.clip(ratio, _LEAST_RATIO, 1.0))))
+        slowdown.append(log_slowdown(number(path, row, "speed_ratio_a")))
     if missing := sorted({*a, *b} - vectors.keys()):
         raise BadTable(path, 0, f"{missing[0]} has no speed alone")
     if not a:
         raise BadTable(path, 0, "no pair ran")
     own, beside = (np.stack([vectors[job] for job in jobs]) for jobs in (a, b))
     return Pairs(a, b, own, beside, np.array(slowdown))
+
+
+def join(parts: Sequence[Pairs]) -> Pairs:
+    """Return the pairs of several sources as one."""
+    return Pairs(
+        [job for part in parts for job in part.a],
+        [job for part in parts for job in part.b],
+        np.concatenate([part.own for part in parts]),
+        np.concatenate([part.beside for part in parts]),
+        np.concatenate([part.slowdown for part in parts]),
+    )
+
+
+def log_slowdown(ratio: float) -> float:
+    """Return the log slowdown of a job's speed over its speed alone."""
+    return -float(np.log(np.clip(ratio, _LEAST_RATIO, 1.0)))
 
 
 def family_of(job: PublicJob) -> str:

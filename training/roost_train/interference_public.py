@@ -36,7 +36,7 @@ def read_rows(path: Path, columns: Iterable[str]) -> Iterator[dict[str, str]]:
     wanted = list(columns)
     try:
         with path.open(newline="", encoding="utf-8") as file:
-            reader = csv.DictReader(file)
+            reader = csv.DictReader(line for line in file if not line.startswith("#"))
             missing = [name for name in wanted if name not in (reader.fieldnames or ())]
             if missing:
                 raise BadTable(path, 1, f"no column {missing[0]}")

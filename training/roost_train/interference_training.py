@@ -225,8 +225,9 @@ def _card(
 ) -> Mapping[str, object]:
     return {
         "name": f"interference-w{trained.model.shape.width:g}-seed{seed}",
-        "training_data": "Gavel's pairs on P100 and K80 (MIT), two jobs on one GPU without MPS; "
-        "for switch, socket and card one measurement of Philly's servers; for uplinks none",
+        "training_data": "Gavel's pairs on P100 and K80 (MIT) and pairs of our own on an H200, two "
+        "jobs on one GPU without MPS; for switch, socket and card one measurement of Philly's "
+        "servers; for uplinks none",
         "training_command": command,
         "pair_count": len(pairs),
         "families": sorted({family_of(job) for job in pairs.a}),

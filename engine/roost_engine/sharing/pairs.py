@@ -2,8 +2,8 @@
 
 A slowdown has a mean and a spread, of its logarithm. A pair is good where both jobs keep within the
 site's limit with the certainty that it asks for. A pair that was not measured is never made: for
-the counters of live jobs the shipped interference model expects a log slowdown of 0.66 with a
-spread of 0.36, whichever the jobs are (docs/sharing.md).
+the counters of live jobs the shipped interference model expects a log slowdown of 0.54 to 0.72 with
+a spread of 0.39 (docs/sharing.md).
 
 The speeds that jobs report beside each other correct what was measured: the site's mean counts as
 much as MEASURED_RUNS runs. What a user's jobs report corrects only what that user's jobs lose, so

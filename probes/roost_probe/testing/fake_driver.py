@@ -53,7 +53,13 @@ QUANTITY_CALLS = {
     "memory": ("nvmlDeviceGetMemoryInfo", "nvmlDeviceGetMemoryInfo_v2"),
     "power": ("nvmlDeviceGetPowerUsage",),
     "temperature": ("nvmlDeviceGetTemperature", "nvmlDeviceGetTemperatureV"),
-    "pcie": ("nvmlDeviceGetPcieThroughput", "field/197", "field/198"),
+    "pcie": (
+        "nvmlDeviceGetPcieThroughput",
+        "nvmlGpmQueryDeviceSupport",
+        "nvmlGpmSampleGet",
+        "field/197",
+        "field/198",
+    ),
     "nvlink": ("field/138", "field/139"),
     "sm_clock": ("nvmlDeviceGetClockInfo",),
     "throttle_reasons": (

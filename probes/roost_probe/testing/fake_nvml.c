@@ -35,7 +35,8 @@ enum {
 };
 enum { FAULT_NONE = 0, FAULT_RETURN = 1, FAULT_HANG = 2, FAULT_CRASH = 3 };
 enum { FIELD_NVLINK_TX_KIB = 138, FIELD_NVLINK_RX_KIB = 139, FIELD_PCIE_TX = 197, FIELD_PCIE_RX = 198 };
-enum { TYPE_U64 = 3 };
+enum { TYPE_U32 = 1, TYPE_U64 = 3 };
+enum { GPM_PCIE_TX = 20, GPM_PCIE_RX = 21 };
 enum { EVENT_XID = 0x8 };
 
 /* A byte counter that grows by itself; readers add what has passed since since_ns. */
@@ -90,6 +91,12 @@ typedef struct { uint64_t seen; uint32_t registered; } event_set_t;
 typedef struct {
     device_t device; unsigned long long type, data; unsigned gpu_instance, compute_instance;
 } event_t;
+typedef struct { uint64_t at_ns, pcie_tx, pcie_rx; } gpm_sample_t;
+typedef struct { unsigned version; unsigned is_supported; } gpm_support_t;
+typedef struct { unsigned id; ret_t ret; double value; const char *names[3]; } gpm_metric_t;
+typedef struct {
+    unsigned version, count; gpm_sample_t *first, *second; gpm_metric_t metrics[];
+} gpm_metrics_t;
 
 static state_t *state;
 static int init_count;
@@ -390,8 +397,9 @@ static ret_t read_field(const gpu_t *d, field_t *field) {
         return OK;
     }
     case FIELD_PCIE_TX:
-    case FIELD_PCIE_RX:
-        field->value.u = read_counter(d, tx ? &d->pcie_tx : &d->pcie_rx);
+    case FIELD_PCIE_RX: /* 32 bits, as an H200 has them */
+        field->value_type = TYPE_U32;
+        field->value.u = (uint32_t)read_counter(d, tx ? &d->pcie_tx : &d->pcie_rx);
         return OK;
     default:
         return NOT_SUPPORTED;
@@ -404,6 +412,49 @@ API ret_t nvmlDeviceGetFieldValues(device_t d, int count, field_t *fields) {
         fields[i].timestamp_us = (long long)(now_ns() / 1000);
         fields[i].latency_us = 0;
         fields[i].ret = read_field(d, &fields[i]);
+    }
+    return OK;
+}
+
+API ret_t nvmlGpmQueryDeviceSupport(device_t d, gpm_support_t *support) {
+    ENTER_DEVICE(d);
+    if (support->version != 1) return ARGUMENT_VERSION_MISMATCH;
+    support->is_supported = 1;
+    return OK;
+}
+
+API ret_t nvmlGpmSampleAlloc(gpm_sample_t **sample) {
+    ENTER();
+    *sample = calloc(1, sizeof **sample);
+    return *sample == NULL ? UNKNOWN : OK;
+}
+
+API ret_t nvmlGpmSampleFree(gpm_sample_t *sample) {
+    ENTER();
+    free(sample);
+    return OK;
+}
+
+API ret_t nvmlGpmSampleGet(device_t d, gpm_sample_t *sample) {
+    ENTER_DEVICE(d);
+    *sample = (gpm_sample_t){.at_ns = now_ns(), .pcie_tx = read_counter(d, &d->pcie_tx),
+                             .pcie_rx = read_counter(d, &d->pcie_rx)};
+    return OK;
+}
+
+API ret_t nvmlGpmMetricsGet(gpm_metrics_t *asked) {
+    ENTER();
+    if (asked->version != 1) return ARGUMENT_VERSION_MISMATCH;
+    const gpm_sample_t *a = asked->first, *b = asked->second;
+    if (a == NULL || b == NULL || b->at_ns <= a->at_ns) return INVALID_ARGUMENT;
+    double elapsed_s = (double)(b->at_ns - a->at_ns) * 1e-9;
+    for (unsigned i = 0; i < asked->count; i++) {
+        gpm_metric_t *metric = &asked->metrics[i];
+        int tx = metric->id == GPM_PCIE_TX;
+        metric->ret = tx || metric->id == GPM_PCIE_RX ? OK : NOT_SUPPORTED;
+        if (metric->ret != OK) continue;
+        int64_t grown = (int64_t)(tx ? b->pcie_tx - a->pcie_tx : b->pcie_rx - a->pcie_rx);
+        metric->value = (double)grown / elapsed_s / 1048576.0;
     }
     return OK;
 }

@@ -26,7 +26,8 @@ from roost_slurm.testing.accounting import LocalAccounting
 from roost_slurm.testing.cluster_plan import ClusterPlan, RunFolder
 from roost_slurm.testing.job_processes import kill_jobs
 
-START_TIMEOUT_S = 40.0  # slurmd 24.11 always takes 10 s to register; 22.05 and 26.05 about 1 s
+# slurmd 24.11 always takes 10 s to register, 22.05 and 26.05 about 1 s; a busy machine is slower.
+START_TIMEOUT_S = 90.0
 _POLL_S = 0.05
 _PROGRAMS = ("munged", "slurmctld", "slurmd", "sinfo", "sbatch", "scontrol", "setpriv")
 _SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"

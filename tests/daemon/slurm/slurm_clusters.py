@@ -34,7 +34,7 @@ function slurm_job_modify() return slurm.SUCCESS end
 return slurm.SUCCESS
 """
 PLAN = replace(ClusterPlan.uniform(4), job_submit_lua=LEASE_SCRIPT)
-_START_TIMEOUT_S = 20.0
+_START_TIMEOUT_S = 60.0
 
 
 class Cluster(Protocol):

@@ -174,6 +174,23 @@ def test_no_seat_on_a_broken_gpu_nor_where_slurm_has_none() -> None:
     assert plain.state("3") is JobState.WAITING
 
 
+def test_a_gpu_that_falls_off_under_two_jobs_takes_no_third() -> None:
+    site = harness()
+    site.run(asks("1"), asks("2"), asks("3"))
+    (gpu,) = site.placement("3").gpu_indices
+    name = NodeName("n1")
+    site.feed(GpuHealthChanged(at_s=0.0, name=name, gpu_index=gpu, fault="has fallen off the bus"))
+    site.end("1")
+    assert site.state("3") is JobState.RUNNING  # Slurm ends it, or its user
+    site.run(asks("4"), asks("5"), asks("6", shares=False))
+    assert site.state("4") is JobState.RUNNING  # beside job 2, on the other GPU
+    assert site.placement("4").gpu_indices != (gpu,)
+    site.end("3")
+    for job_id in ("5", "6"):
+        assert site.state(job_id) is JobState.WAITING
+    site.engine.check_invariants()
+
+
 def test_a_job_pinned_to_a_second_seat_gets_no_first_one() -> None:
     site = harness()
     site.run(replace(asks("1"), fixed_indices=(1,), fixed_seat=1))
