@@ -1,20 +1,16 @@
 """Training of a model of run times on the first half of a trace, and its figures on the second."""
 
-import hashlib
-import platform
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
-import onnx
-import torch
 from numpy.typing import NDArray
 
-from roost_formats.models.manifest import Manifest, manifest_path
 from roost_formats.models.run_times import INPUT_NAME, OUTPUT_NAME, load_onnx_run_times
 from roost_formats.models.signature import RUN_TIMES
 from roost_train.errors import TooFewJobs
+from roost_train.model_files import library_versions, write_model_files
 from roost_train.run_time_figures import FEW_JOBS_COUNT, RunTimeFigures, figures, quantiles_s
 from roost_train.run_time_jobs import ReplayedJobs
 from roost_train.run_time_net import (
@@ -182,20 +178,15 @@ def write_run_times(
     model = export_run_times(net)
     places = np.linspace(0, len(jobs) - 1, _CANARY_COUNT).astype(np.int64)
     canary = jobs.features[places]
-    manifest = Manifest(
-        kind=RUN_TIMES.kind,
-        schema_version=RUN_TIMES.schema_version,
-        columns={INPUT_NAME: RUN_TIMES.inputs[0].columns or ()},
-        sha256=hashlib.sha256(model).hexdigest(),
-        size_bytes=len(model),
-        canary_inputs={INPUT_NAME: canary},
-        canary_outputs={OUTPUT_NAME: net.ending_fracs(canary)},
-        card=_card(parameters, report, command),
-    )
-    folder.mkdir(parents=True, exist_ok=True)
     path = folder / MODEL_FILE
-    path.write_bytes(model)
-    manifest_path(path).write_text(manifest.to_json(), encoding="utf-8")
+    write_model_files(
+        path,
+        model,
+        RUN_TIMES,
+        {INPUT_NAME: RUN_TIMES.inputs[0].columns or ()},
+        ({INPUT_NAME: canary}, {OUTPUT_NAME: net.ending_fracs(canary)}),
+        _card(parameters, report, command),
+    )
     load_onnx_run_times(path, lambda: 0.0)
     return path
 
@@ -211,10 +202,5 @@ def _card(
         "epochs": report.epochs,
         "held_out": [asdict(row) for row in report.rows],
         "best": report.best,
-        "versions": {
-            "python": platform.python_version(),
-            "numpy": np.__version__,
-            "torch": torch.__version__,
-            "onnx": onnx.__version__,
-        },
+        "versions": library_versions(),
     }

@@ -6,8 +6,6 @@ loss of the difference, as in Bradley and Terry (1952). The result is a model of
 Page: docs/policies.md.
 """
 
-import hashlib
-import platform
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -22,12 +20,12 @@ from torch import nn
 from roost_engine.plugins.plugins import Policies
 from roost_engine.prediction.predictors import Predictors
 from roost_engine.queue.model_order import CLUSTER_COLUMNS, JOB_COLUMNS, AnyOrderModel, order_by
-from roost_formats.models.manifest import Manifest, manifest_path
 from roost_formats.models.model_order import CLUSTER, JOBS, RANK, load_onnx_order
 from roost_formats.models.signature import ORDER
 from roost_sim.catalogue.compositions import Composition
 from roost_sim.information.policy_information import PolicyInformation
 from roost_train.errors import TooFewJobs
+from roost_train.model_files import library_versions, write_model_files
 from roost_train.warmstart_decisions import Preferences
 
 MODEL_FILE = "warmstart.onnx"
@@ -208,30 +206,20 @@ def write_order(
     Raises:
         PolicyError: the files fail a check of the loader.
     """
-    folder.mkdir(parents=True, exist_ok=True)
     content, path = export_order(net), folder / MODEL_FILE
     jobs = pairs.started[:_CANARY_COUNT]
     with torch.no_grad():
         ranks = net(torch.from_numpy(jobs)).numpy()[:, 0]
-    manifest = Manifest(
-        kind=ORDER.kind,
-        schema_version=ORDER.schema_version,
-        columns={JOBS: JOB_COLUMNS, CLUSTER: CLUSTER_COLUMNS},
-        sha256=hashlib.sha256(content).hexdigest(),
-        size_bytes=len(content),
-        canary_inputs={JOBS: jobs, CLUSTER: np.zeros(len(CLUSTER_COLUMNS), np.float32)},
-        canary_outputs={RANK: ranks},
-        card={
-            "name": parameters.run_name,
-            "parameters": asdict(parameters),
-            "report": asdict(report),
-            "python": platform.python_version(),
-            "torch": torch.__version__,
-            **card,
-        },
-    )
-    path.write_bytes(content)
-    manifest_path(path).write_text(manifest.to_json(), encoding="utf-8")
+    asked = {JOBS: jobs, CLUSTER: np.zeros(len(CLUSTER_COLUMNS), np.float32)}
+    about = {
+        "name": parameters.run_name,
+        "parameters": asdict(parameters),
+        "report": asdict(report),
+        "versions": library_versions(),
+        **card,
+    }
+    columns = {JOBS: JOB_COLUMNS, CLUSTER: CLUSTER_COLUMNS}
+    write_model_files(path, content, ORDER, columns, (asked, {RANK: ranks}), about)
     load_onnx_order(path, lambda: 0.0)
     return path
 
