@@ -129,6 +129,22 @@ def open_file_count(pid: int) -> int:
 # -- the process itself ----------------------------------------------------------------------
 
 
+def _config(folder: str, node_count: int, settings: dict[str, Any]) -> Any:
+    from roostd.config.config import Config
+
+    return Config.model_validate(
+        {
+            "mode": "enforce",
+            "listen": {"probes": "127.0.0.1:0", "max_node_count": node_count + 100},
+            "paths": {"runtime_dir": f"{folder}/run", "state_dir": f"{folder}/state"},
+            "policy": {"model": "none"},
+            "eta": {"enabled": False},
+            "log": {"level": "error"},
+        }
+        | settings
+    )
+
+
 async def serve(
     node_count: int, waiting_count: int, running_count: int, settings: dict[str, Any]
 ) -> None:
@@ -139,20 +155,9 @@ async def serve(
     from roost_engine.testing import builders
     from roost_slurm import spool
     from roostd.app.daemon import Daemon
-    from roostd.config.config import Config
 
     with tempfile.TemporaryDirectory(prefix="roost-bench-") as folder:
-        config = Config.model_validate(
-            {
-                "mode": "enforce",
-                "listen": {"probes": "127.0.0.1:0", "max_node_count": node_count + 100},
-                "paths": {"runtime_dir": f"{folder}/run", "state_dir": f"{folder}/state"},
-                "policy": {"model": "none"},
-                "eta": {"enabled": False},
-                "log": {"level": "error"},
-            }
-            | settings
-        )
+        config = _config(folder, node_count, settings)
         slurm = CrowdedSlurm([builders.node(f"n{index}", 8) for index in range(node_count)])
         slurm.fill(waiting_count, running_count)
         spool_file = config.paths.runtime_dir / "spool" / "events"

@@ -250,13 +250,7 @@ class Engine:
             case JobQueued():
                 self._table.queue_job(event.job, event.at_s, actions, event.wait)
             case JobStarted():
-                started = self._table.start(event)
-                if started is not None and not self._preempt.stops_none:
-                    self._preemption.grant_lease(event.job_id, started, event.at_s)
-                if self._table.placing:
-                    self._table.displace(event, actions)
-                if self._standing.is_on:
-                    self._standing.note_start()
+                self._start(event, actions)
             case JobEnded():
                 self._table.end(event)
             case Tick():
@@ -307,6 +301,15 @@ class Engine:
                 self._scorer.correct(event.pairs)
             case _:
                 assert_never(event)
+
+    def _start(self, event: JobStarted, actions: list[Action]) -> None:
+        started = self._table.start(event)
+        if started is not None and not self._preempt.stops_none:
+            self._preemption.grant_lease(event.job_id, started, event.at_s)
+        if self._table.placing:
+            self._table.displace(event, actions)
+        if self._standing.is_on:
+            self._standing.note_start()
 
     def nodes_for(self, job: JobSpec) -> NodeSet:
         """Return the nodes that a job may have: those of its agent, or every node."""

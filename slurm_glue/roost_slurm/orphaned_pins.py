@@ -8,15 +8,14 @@ cannot take types back frees the nodes alone: the job starts on GPUs with these 
 A job under a lease is left alone: it is eligible only from the end of the lease on.
 """
 
-import os
 import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Protocol
 
 from roost_slurm import commands, heartbeat
+from roost_slurm.command_run import RunCommand, before_deadline, run_command
 from roost_slurm.commands import Argv
 from roost_slurm.squeue import QueuedJob, parse_queue
 from roost_slurm.stamp import Stamp, parse_stamp
@@ -24,40 +23,8 @@ from roost_slurm.tres import TresError, parse_gres, typed_indices
 from roost_slurm.versions import parse_version, traits_of
 
 MOST_JOBS = 50  # in one run; the next job that ends brings the next run
-DEADLINE_S = 5.0  # of a whole run; the hook ends it after 6 s
 BETWEEN_S = 10  # the lease between the two updates of a job on several nodes
 _REQUEST = frozenset((*commands.REQUEST_FIELDS, "CpusPerTres"))
-_SEARCH_PATH = "/usr/local/bin:/usr/bin:/bin"
-
-
-class RunCommand(Protocol):
-    """Runs one of Slurm's commands."""
-
-    def __call__(self, argv: Argv, timeout_s: float) -> str:
-        """Return the command's output.
-
-        Raises:
-            OSError: it cannot be run.
-            subprocess.SubprocessError: it failed, or took longer.
-        """
-        ...
-
-
-def run_command(argv: Argv, timeout_s: float) -> str:
-    """Run one of Slurm's commands; see RunCommand."""
-    env = {"PATH": _SEARCH_PATH, **commands.ENVIRONMENT}
-    if conf := os.environ.get("SLURM_CONF"):
-        env["SLURM_CONF"] = conf
-    return subprocess.run(
-        argv,
-        env=env,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        errors="replace",
-        timeout=timeout_s,
-        check=True,
-    ).stdout
 
 
 def unpin_orphans(
@@ -85,13 +52,7 @@ def unpin_orphans(
     Raises:
         OSError, subprocess.SubprocessError, UnknownVersion: Slurm does not answer.
     """
-    ends_s = clock() + DEADLINE_S
-
-    def ask(argv: Argv) -> str:
-        left_s = ends_s - clock()
-        if left_s <= 0:
-            raise subprocess.TimeoutExpired(argv, DEADLINE_S)
-        return run(argv, left_s)
+    ask = before_deadline(run, clock)
 
     def is_alive() -> bool:
         return not is_of_others and not is_roostd_gone(runtime_folder, wall_clock())

@@ -18,8 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from roost_slurm import commands, heartbeat
+from roost_slurm.command_run import RunCommand, before_deadline, run_command
 from roost_slurm.commands import Argv
-from roost_slurm.orphaned_pins import DEADLINE_S, MOST_JOBS, RunCommand, run_command
+from roost_slurm.orphaned_pins import MOST_JOBS
 from roost_slurm.scontrol import JobDetail, ShownNode, parse_jobs, parse_nodes
 from roost_slurm.squeue import QueuedJob, parse_queue
 from roost_slurm.stamp import GUARD, parse_stamp
@@ -100,13 +101,7 @@ def guard_seats(
     Raises:
         OSError, subprocess.SubprocessError, UnknownVersion: Slurm does not answer.
     """
-    ends_s = clock() + DEADLINE_S
-
-    def ask(argv: Argv) -> str:
-        left_s = ends_s - clock()
-        if left_s <= 0:
-            raise subprocess.TimeoutExpired(argv, DEADLINE_S)
-        return run(argv, left_s)
+    ask = before_deadline(run, clock)
 
     if not is_late(runtime_folder, wall_clock()):
         return

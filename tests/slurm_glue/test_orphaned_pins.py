@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from roost_slurm import cli, config, heartbeat, orphaned_pins
+from roost_slurm import cli, command_run, config, heartbeat
 from roost_slurm.commands import Argv
 from roost_slurm.config import SiteSettings
 from roost_slurm.heartbeat import Heartbeat
@@ -50,7 +50,7 @@ class FakeSlurm:
         self.on_update: Callable[[], None] = lambda: None
 
     def __call__(self, argv: Argv, timeout_s: float) -> str:
-        assert 0 < timeout_s <= orphaned_pins.DEADLINE_S
+        assert 0 < timeout_s <= command_run.DEADLINE_S
         self.asked.append(argv)
         if argv[:2] == ("scontrol", "--version"):
             return f"slurm-wlm {self.release}\n"
@@ -245,7 +245,7 @@ def test_the_command_says_what_it_cannot_reach(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SLURM_CONF", str(tmp_path / "nowhere.conf"))
-    monkeypatch.setattr(orphaned_pins, "_SEARCH_PATH", str(tmp_path))
+    monkeypatch.setattr(command_run, "_SEARCH_PATH", str(tmp_path))
     assert cli.main(["unpin", "--runtime-folder", str(tmp_path / "gone")]) == cli.BAD_INPUT
     assert "roost-slurm unpin:" in capsys.readouterr().err
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from tests.slurm_glue.test_orphaned_pins import NOW_S, beat, line
 
-from roost_slurm import orphaned_pins, seat_guards
+from roost_slurm import command_run, seat_guards
 from roost_slurm.commands import Argv
 from roost_slurm.seat_guards import guard_seats
 
@@ -57,7 +57,7 @@ class FakeSlurm:
         self.refuses = ""
 
     def __call__(self, argv: Argv, timeout_s: float) -> str:
-        assert 0 < timeout_s <= orphaned_pins.DEADLINE_S
+        assert 0 < timeout_s <= command_run.DEADLINE_S
         self.asked.append(argv)
         if self.refuses and self.refuses in argv:
             raise subprocess.CalledProcessError(1, argv)

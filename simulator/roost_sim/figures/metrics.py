@@ -147,20 +147,18 @@ def measure(
         restart_s: see BuiltWorld.
         pair_log: what partners on shared GPUs did; None: no job may share.
     """
-    done = [job for job in outcome.jobs if job.ended_s is not None]
     begin, end = span.range_of([job.submit_s for job in outcome.jobs])
     measured = [job for job in outcome.jobs[begin:end] if job.ended_s is not None]
     jct_s = [_jct_s(job) for job in measured]
     queue_s = [_queue_s(job) for job in measured]
     decision_ms = [seconds * 1000 for seconds in outcome.decision_s]
-    tiers = [job.tier for job in outcome.jobs]
     held = Holds.of_jobs(outcome.jobs) if holds is None else holds
     used = occupancy_of(outcome.jobs, held, cluster_gpu_count)
     makespan_s = _makespan_s(outcome.jobs)
     waited = communication_of(measured, compute_frac, restart_s)
     return Metrics(
         jobs=len(outcome.jobs),
-        completed=len(done),
+        completed=sum(job.ended_s is not None for job in outcome.jobs),
         measured=len(measured),
         avg_jct_s=_mean(jct_s),
         median_jct_s=_percentile(jct_s, 50),
@@ -177,16 +175,15 @@ def measure(
         fairness=fairness_of(outcome.jobs, begin, end, cluster_gpu_count),
         users=user_slowdowns(measured),
         preemptions=sum(job.preempted_count for job in outcome.jobs),
-        tier_counts=(tiers.count(0), tiers.count(1), tiers.count(2)),
-        link_frac=_mean([job.link_score / job.best_link_score for job in done if _has_links(job)]),
+        tier_counts=_tier_counts(outcome.jobs),
+        link_frac=_link_frac(outcome.jobs),
         decisions=len(decision_ms),
         decision_p50_ms=_percentile(decision_ms, 50),
         decision_p99_ms=_percentile(decision_ms, 99),
         pins_per_job=outcome.update_count / len(outcome.jobs) if outcome.jobs else None,
         updates_per_s=outcome.update_count / makespan_s if makespan_s else None,
         standing_pins=outcome.standing_count,
-        # Two jobs share a GPU at full speed at best, as if there were twice as many.
-        bound_avg_jct_s=_bound_s(measured, cluster_gpu_count * (1 if pair_log is None else 2)),
+        bound_avg_jct_s=_bound_s(measured, cluster_gpu_count, can_share=pair_log is not None),
         left_out=_left_out(outcome.jobs),
         sharing=None if pair_log is None else sharing_of(pair_log),
     )
@@ -196,22 +193,31 @@ def _large_p99_queue_s(measured: Sequence[JobResult]) -> float | None:
     return _percentile([_queue_s(job) for job in measured if job.gpu_count >= LARGE_GPUS], 99)
 
 
-def _bound_s(measured: Sequence[JobResult], cluster_gpu_count: int) -> float | None:
+def _tier_counts(jobs: Sequence[JobResult]) -> tuple[int, int, int]:
+    tiers = [job.tier for job in jobs]
+    return tiers.count(0), tiers.count(1), tiers.count(2)
+
+
+def _link_frac(jobs: Sequence[JobResult]) -> float | None:
+    done = [job for job in jobs if job.ended_s is not None and job.best_link_score > 0]
+    return _mean([job.link_score / job.best_link_score for job in done])
+
+
+def _bound_s(
+    measured: Sequence[JobResult], cluster_gpu_count: int, *, can_share: bool
+) -> float | None:
     demand = Demand.of(
         [job.submit_s for job in measured],
         [job.work_s for job in measured],
         [job.gpu_count for job in measured],
     )
-    return average_jct_bound_s(demand, cluster_gpu_count)
+    # Two jobs share a GPU at full speed at best, as if there were twice as many.
+    return average_jct_bound_s(demand, cluster_gpu_count * (2 if can_share else 1))
 
 
 def _makespan_s(jobs: Sequence[JobResult]) -> float | None:
     ends_s = [job.ended_s for job in jobs if job.ended_s is not None]
     return max(ends_s) - jobs[0].submit_s if ends_s else None
-
-
-def _has_links(job: JobResult) -> bool:
-    return job.best_link_score > 0
 
 
 def _start_s(job: JobResult) -> float:
