@@ -125,11 +125,17 @@ def wait_reason(stack: Stack, job_id: str, text: str) -> None:
     wait_for(is_told)
 
 
+def wait_for_nodes(stack: Stack) -> None:
+    """Wait until n1 has registered: a slurmctld that was restarted refuses jobs until then."""
+    wait_for(lambda: is_accepted(stack, "-w", "n1", "--gres=gpu:8"))
+
+
 def filled(stack: Stack) -> str:
     """Fill n1 with an opted-in job of all its GPUs.
 
     It may have the second seats, beside a job of the test before whose end roostd has not seen.
     """
+    wait_for_nodes(stack)
     host = run(stack, OPTED_IN, "-w", "n1", "--gres=gpu:8")
     wait_running(stack, host)
     return host
@@ -279,8 +285,7 @@ def test_a_roostd_that_comes_back_needs_no_guards(stack: Stack) -> None:
 
 
 def test_a_random_campaign_keeps_the_rules(stack: Stack) -> None:
-    # After a restart slurmctld refuses jobs until the nodes have said what they have.
-    wait_for(lambda: is_accepted(stack, "--gres=gpu:8"))
+    wait_for_nodes(stack)
     draws, opted_in, jobs = random.Random(7), set[str](), list[str]()
     shared_count = 0
     for _ in range(40):
