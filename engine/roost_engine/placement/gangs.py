@@ -66,10 +66,13 @@ def find_gangs(
     enough = [rack for rack, count in counts.items() if count >= shape.node_count]
     if required:
         enough = [rack for rack in enough if not required & ~cluster.rack_nodes[rack]]
-    scopes = [
-        scope_of(cluster, cluster.rack_nodes[rack] & nodes & ~required, (rack,))
-        for rack in sorted(enough, key=counts.__getitem__)[:RACK_COUNT]
-    ]
+    if len(racks) == 1 and not required:
+        scopes = [everything]
+    else:
+        scopes = [
+            scope_of(cluster, cluster.rack_nodes[rack] & nodes & ~required, (rack,))
+            for rack in sorted(enough, key=counts.__getitem__)[:RACK_COUNT]
+        ]
     if len(racks) > 1:
         scopes.append(scope_of(cluster, nodes & ~required, racks) if required else everything)
     fixed, found = mask_of(fixed_indices), dict[tuple[NodeSet, int], None]()
