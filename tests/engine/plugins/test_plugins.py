@@ -21,7 +21,7 @@ from roost_engine.preemption.network_preemption import (
     NetworkPreemptionConfig,
     PreemptionState,
 )
-from roost_engine.preemption.permission import StopPermission
+from roost_engine.policies.stop_permission import StopPermission
 from roost_engine.preemption.rules import Leases, LeasesConfig
 from roost_engine.scoring.heuristic import HeuristicScore
 from roost_engine.testing.builders import job
