@@ -49,12 +49,14 @@ class SeparationConfig:
 
     Attributes:
         partitions: the partitions that allow preemption; None: every job may be stopped.
+        settle_s: for so long a job must have been too slow.
         restart_s: time that a restart costs a job, besides its lost work.
         cooldown_s: shortest time between two requests to stop the same job.
         budget_per_hour: most jobs of one partition that are stopped for this within an hour.
     """
 
     partitions: tuple[str, ...] | None = None
+    settle_s: float = 300.0  # the first minutes beside another job are those of its start
     restart_s: float = 120.0
     cooldown_s: float = 7_200.0
     budget_per_hour: int = 2

@@ -279,6 +279,9 @@ class Seating:
             return None
         if host.memory_bytes < shape.memory_per_node_bytes:
             return None
+        parted = self._separation is not None and self._separation.have_parted
+        if parted and parted(job.job_id, host.spec.job_id):
+            return None
         needed_bytes = job.gpu_memory_bytes + host.spec.gpu_memory_bytes
         if needed_bytes > self.seats.gpu_memory_bytes.get(host.name, 0):
             return None

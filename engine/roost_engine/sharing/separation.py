@@ -1,8 +1,8 @@
 """Separates pairs that turned out bad: one of the two jobs is stopped, and waits for other GPUs.
 
-A pair has turned out bad where the rule makes it no more, and a job of it has reported for
-SETTLE_S that it loses more than the site's limit. Of the two jobs the one that came last is
-stopped, if it may be; else the other one. That is done where it is expected to pay:
+A pair has turned out bad where a job of it has reported for some minutes that it loses more than
+the site's limit. Of the two jobs the one that came last is stopped, if it may be; else the other
+one. It is not seated beside that job again. A job is stopped where that is expected to pay:
 
     gain = g(stays) · (1 - s(stays)) + g(goes) · (1 - s(goes))   GPUs' worth of speed; if the job
          = g(stays) · (1 - s(stays)) - g(goes) · s(goes)         finds no whole GPUs free, this
@@ -30,7 +30,6 @@ from roost_engine.policies.stop_permission import StopPermission
 from roost_engine.sharing.pairs import LearningRule, SeparationConfig
 from roost_engine.table.job_table import JobTable
 
-SETTLE_S = 300.0  # the first minutes beside another job are those of its start
 HORIZON_S = 3_600.0  # for which a separation is judged, as a lease in preemption
 MOST_STOPS = 3
 _HOUR_S = 3_600.0
@@ -73,14 +72,14 @@ class Separation:
         self._bad: dict[JobId, _Bad] = {}
         self._speeds: dict[JobId, tuple[JobId, float]] = {}  # beside which job, and how fast
         self._asked: dict[JobId, float] = {}  # when, the latest last
+        self._parted: dict[JobId, set[JobId]] = {}  # which jobs a job was separated from
         self._stops: deque[tuple[float, str]] = deque()  # when, and in which partition
 
     def note(self, record: JobRecord, other: JobRecord, speed_frac: float, at_s: float) -> None:
         """Note the speed of a job beside another, of that alone."""
         job_id, beside = record.job_id, other.job_id
         self._speeds[job_id] = beside, min(speed_frac, 1.0)
-        is_good = not self._rule.is_beyond_limit(speed_frac)
-        if is_good or self._rule.judge(record.spec, other.spec) is not None:
+        if not self._rule.is_beyond_limit(speed_frac):
             self._bad.pop(job_id, None)
             return
         known = self._bad.get(job_id)
@@ -88,8 +87,13 @@ class Separation:
             self._bad[job_id] = _Bad(beside, at_s)
 
     def forget(self, job_id: JobId) -> None:
-        """Forget the speed of a job that has ended."""
+        """Forget a job that has ended."""
         self._speeds.pop(job_id, None)
+        self._parted.pop(job_id, None)
+
+    def have_parted(self, job_id: JobId, host: JobId) -> bool:
+        """Return whether a waiting job was separated from another one, or the other from it."""
+        return host in self._parted.get(job_id, ()) or job_id in self._parted.get(host, ())
 
     def consider(self, reserved: NodeSet, at_s: float, actions: list[Action]) -> None:
         """Ask a job of each bad pair to stop, where it may be stopped and that pays.
@@ -107,7 +111,7 @@ class Separation:
             if pair is None:
                 self._bad.pop(job_id, None)  # its partner's stop may have taken it out already
                 continue
-            if at_s - bad.since_s < SETTLE_S:
+            if at_s - bad.since_s < self._config.settle_s:
                 continue
             leaving = next((one for one in _last_first(pair) if self._may_stop(one, at_s)), None)
             if leaving is not None:
@@ -117,7 +121,7 @@ class Separation:
 
     def review_s(self, at_s: float) -> float:
         """Return when the next pair has been bad for long enough; inf: none is known."""
-        due = (bad.since_s + SETTLE_S for bad in self._bad.values())
+        due = (bad.since_s + self._config.settle_s for bad in self._bad.values())
         return min((due_s for due_s in due if due_s > at_s), default=inf)
 
     def _running(self, job_id: JobId, beside: JobId) -> tuple[JobRecord, JobRecord] | None:
@@ -139,9 +143,7 @@ class Separation:
         spent_count = sum(name == record.spec.partition for _, name in self._stops)
         return spent_count < self._config.budget_per_hour
 
-    def _pays(
-        self, leaving: JobRecord, staying: JobRecord, reserved: NodeSet, at_s: float
-    ) -> bool:
+    def _pays(self, leaving: JobRecord, staying: JobRecord, reserved: NodeSet, at_s: float) -> bool:
         own_frac = self._speed(leaving.job_id, staying.job_id)
         gained = staying.spec.gpu_count * (1.0 - self._speed(staying.job_id, leaving.job_id))
         has_place = self._has_place(leaving, reserved, at_s)
@@ -170,6 +172,8 @@ class Separation:
         bad = self._bad.pop(slow.job_id)
         self._bad.pop(bad.beside, None)
         self._asked[leaving.job_id] = at_s
+        staying_id = bad.beside if leaving is slow else slow.job_id
+        self._parted.setdefault(leaving.job_id, set()).add(staying_id)
         self._stops.append((at_s, leaving.spec.partition))
         speed = f"{self._speed(slow.job_id, bad.beside):.0%}"
         if leaving is slow:

@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 import pytest
-
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
@@ -16,7 +15,7 @@ from roost_engine.job_record import JobState
 from roost_engine.plugins.plugins import Policies
 from roost_engine.policies.heuristics import NoPreemption
 from roost_engine.sharing.pairs import Pairs, PairSpeed, SeparationConfig, SharingConfig
-from roost_engine.sharing.separation import HORIZON_S, MOST_STOPS, SETTLE_S
+from roost_engine.sharing.separation import HORIZON_S, MOST_STOPS
 from roost_engine.testing.builders import EngineHarness, bridges, job, node, placed, topology
 
 GIB = 1 << 30
@@ -27,7 +26,7 @@ SEPARATION = SeparationConfig(partitions=("main",))
 def site_of(
     gpu_count: int = 1,
     separation: SeparationConfig | None = SEPARATION,
-    config: EngineConfig = EngineConfig(),
+    config: EngineConfig | None = None,
 ) -> EngineHarness:
     """One node, all jobs of one model, whose pairs lose 5 % by the site's table."""
     rule = Pairs(SharingConfig(pairs=PAIRS))
@@ -61,7 +60,7 @@ def asked_to_stop(site: EngineHarness) -> list[JobId]:
 
 
 def settle(site: EngineHarness) -> None:
-    site.advance(site.now_s + SETTLE_S)
+    site.advance(site.now_s + SEPARATION.settle_s)
 
 
 def bad_pair(site: EngineHarness, *jobs: JobSpec, speed_frac: float = 0.5) -> None:
