@@ -7,7 +7,7 @@ docs/simulator/policies.md.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from difflib import get_close_matches
 
 from roost_engine.domain.errors import PolicyError
@@ -117,10 +117,12 @@ def parse_sharing(text: str) -> tuple[SharingPart, Numbers]:
         numbers = [float(one) for one in given]
     except ValueError as error:
         raise PolicyError(f"{text}: want numbers after the colons") from error
-    found = Numbers(*numbers) if len(numbers) <= 2 else Numbers(limit_frac=0.0)
+    defaults = (Numbers().limit_frac, Numbers().certainty_frac)
+    limit_frac, certainty_frac, *more = (*numbers, *defaults[len(numbers) :])
+    found = Numbers(0.0 if more else limit_frac, certainty_frac, separates)
     if not (0.0 < found.limit_frac < 1.0 and 0.5 <= found.certainty_frac < 1.0):
         raise PolicyError(f"{text}: want a limit from 0 to 1, and a certainty from 0.5 to below 1")
-    return SHARINGS[name], replace(found, separates=separates)
+    return SHARINGS[name], found
 
 
 def sharing_of(text: str, information: PolicyInformation) -> PairRule:

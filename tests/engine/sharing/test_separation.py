@@ -253,7 +253,7 @@ class SeparationMachine(RuleBasedStateMachine):
                 record = engine.record(action.job_id)
                 assert record.spec.checkpoint_s is not None
                 assert record.stop_count < MOST_STOPS
-                assert engine.cluster.seats.partners(action.job_id)
+                assert seats.partners(action.job_id)
         stops = [one for one in self.site.actions if isinstance(one, Preempt)]
         hours = self.site.now_s // 3_600.0 + 1
         assert len(stops) <= SEPARATION.budget_per_hour * hours
