@@ -23,7 +23,8 @@ def quick_init(cls: type[T]) -> type[T]:
     }
     parameters = []
     for field in every:
-        assert field.kw_only and field.init and field.default_factory is MISSING, field.name
+        assert field.kw_only, f"{field.name} could be given by position"
+        assert field.default_factory is MISSING, f"{field.name} has a factory"
         if field.default is MISSING:
             parameters.append(field.name)
         else:
@@ -35,10 +36,11 @@ def quick_init(cls: type[T]) -> type[T]:
         *(f" self.{name} = {name}" for name in names),
         " self.__class__ = frozen",
     ]
-    exec("\n".join(lines), known)  # noqa: S102  of field names alone, as dataclasses does
+    exec("\n".join(lines), known)
     init: Any = known["__init__"]
-    init.__qualname__, init.__annotations__ = f"{cls.__qualname__}.__init__", {
-        **cls.__init__.__annotations__
-    }
+    init.__qualname__, init.__annotations__ = (
+        f"{cls.__qualname__}.__init__",
+        {**cls.__init__.__annotations__},
+    )
     cls.__init__ = init  # type: ignore[method-assign]
     return cls

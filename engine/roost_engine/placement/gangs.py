@@ -140,7 +140,7 @@ def _count_by_rack(cluster: Cluster, nodes: NodeSet) -> dict[int, int]:
             rack = cluster.rack_of[node]
             few[rack] = few.get(rack, 0) + 1
         return dict(sorted(few.items()))
-    counts = np.bincount(cluster.rack_id[node_array(nodes)])
+    counts = np.bincount(cluster.racks.ids[node_array(nodes)])
     racks = np.flatnonzero(counts)
     return dict(zip(racks.tolist(), counts[racks].tolist(), strict=True))
 
