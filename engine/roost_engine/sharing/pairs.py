@@ -197,6 +197,17 @@ class Pairs:
         runs = self._observed.get((job.user_id, key))
         return self._corrected(measured, runs) if measured and runs else measured
 
+    def lost_frac(self, job: JobSpec, other: JobSpec) -> float | None:
+        """Return the share of its speed that a running job loses; None: that is not known.
+
+        It is what the run last reported, and what is expected of the pair where it reports nothing.
+        """
+        runs = self._observed.get((job.user_id, key_of(job.model, other.model)), {})
+        if job.job_id in runs:
+            return _lost(runs[job.job_id])
+        expected = self.loss(job, other)
+        return None if expected is None else _lost(expected.mean)
+
     def _corrected(self, measured: Slowdown, runs: Mapping[JobId, float]) -> Slowdown:
         total = MEASURED_RUNS * measured.mean + sum(runs.values())
         mean = total / (MEASURED_RUNS + len(runs))
