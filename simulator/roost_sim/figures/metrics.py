@@ -149,11 +149,9 @@ def measure(
     """
     begin, end = span.range_of([job.submit_s for job in outcome.jobs])
     measured = [job for job in outcome.jobs[begin:end] if job.ended_s is not None]
-    jct_s = [_jct_s(job) for job in measured]
-    queue_s = [_queue_s(job) for job in measured]
+    jct_s, queue_s = [_jct_s(job) for job in measured], [_queue_s(job) for job in measured]
     decision_ms = [seconds * 1000 for seconds in outcome.decision_s]
-    held = Holds.of_jobs(outcome.jobs) if holds is None else holds
-    used = occupancy_of(outcome.jobs, held, cluster_gpu_count)
+    used = occupancy_of(outcome.jobs, holds or Holds.of_jobs(outcome.jobs), cluster_gpu_count)
     makespan_s = _makespan_s(outcome.jobs)
     waited = communication_of(measured, compute_frac, restart_s)
     return Metrics(
