@@ -40,7 +40,7 @@ class SlowSlurm(SlurmStandIn):
         self.asked, self.may_unpin, self.has_started = list[str](), asyncio.Event(), False
 
     async def pin(
-        self, job_id: JobId, placement: Placement, *, lease_s: int, is_eligible: bool = False
+        self, job_id: JobId, placement: Placement, *, lease_s: int = 0, is_eligible: bool = False
     ) -> None:
         self.asked.append(f"pin {job_id}")
 
