@@ -77,8 +77,9 @@ def _add_selector(selector: argparse.ArgumentParser) -> None:
     )
     selector.add_argument(
         "--slot",
-        choices=("order", "placement"),
-        help="which decision is trained: the next job, or where it runs; default: as configured",
+        choices=("order", "placement", "gate"),
+        help="which decision is trained: the next job, where it runs, or whether it waits for a"
+        " closer place; default: as configured",
     )
     selector.add_argument(
         "--until", type=float, metavar="FRAC", default=1.0, help="only this share of its time"

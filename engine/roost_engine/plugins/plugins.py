@@ -14,6 +14,7 @@ from roost_engine.domain.errors import PolicyError
 from roost_engine.domain.pair_correction import PairCorrection
 from roost_engine.gate.dally import DallyConfig, DallyGate
 from roost_engine.gate.delay import DelayConfig, DelayGate, DelayState
+from roost_engine.gate.model_gate import GateModel, ModelGate
 from roost_engine.plugins.policy_kinds import (
     PreemptionNumbers,
     communication,
@@ -134,12 +135,14 @@ class Models:
     """What an engine's policies ask that was read from files; None: there is none.
 
     Attributes:
-        order: takes the place of Plugins.order.
-        canary_order, canary_score: the canary's candidate.
+        order, gate: take the place of Plugins.order and Plugins.gate.
+        canary_order, canary_gate, canary_score: the canary's candidate.
     """
 
     order: AnyOrderModel | None = None
+    gate: GateModel | None = None
     canary_order: AnyOrderModel | None = None
+    canary_gate: GateModel | None = None
     canary_score: ScorePolicy | None = None
 
 
@@ -163,6 +166,7 @@ class Plugins:
             time limits alone do.
         order_model: the name of the model in the order slot, "onnx:" and twelve digits; "": none,
             `order` decides.
+        gate_model: the same of the gate slot.
         canary: a second policy in one slot, for some users; None: there is none.
         sharing: which jobs may share GPUs; None: none.
     """
@@ -179,6 +183,7 @@ class Plugins:
     learned_order: LearnedOrderConfig = field(default_factory=LearnedOrderConfig)
     ends: EndsConfig | None = None
     order_model: str = ""
+    gate_model: str = ""
     canary: Canary | None = None
     sharing: SharingConfig | None = None
 
@@ -190,7 +195,7 @@ class Plugins:
         return (
             self.order in is_asking
             or canary.order in is_asking
-            or bool(self.order_model or canary.model)
+            or bool(self.order_model or self.gate_model or canary.model)
             or isinstance(self.gate, DelayConfig)
             or isinstance(canary.gate, DelayConfig)
             or isinstance(self.preemption, NetworkPreemptionConfig | LearnedMovesConfig)
@@ -238,7 +243,7 @@ class Plugins:
             ends=self.ends if predictors is not None else None,
             sharing=None if self.sharing is None else Pairs(self.sharing),
         )
-        policies = self._with_preemption(self._with_gate(policies))
+        policies = self._with_preemption(self._with_gate(policies, models.gate))
         return self._with_canary(policies, models)
 
     def _order(
@@ -258,7 +263,8 @@ class Plugins:
                 order = self._order(canary.order, models.canary_order, predictors)
                 return replace(policies, order=CanaryOrder(policies.order, order, share))
             case Slot.GATE:
-                gate = replace(self, gate=canary.gate)._with_gate(policies).gate
+                other = replace(self, gate=canary.gate)
+                gate = other._with_gate(policies, models.canary_gate).gate
                 return replace(policies, gate=CanaryGate(policies.gate, gate, share))
             case Slot.SCORE:
                 score = models.canary_score or HeuristicScore()
@@ -268,7 +274,10 @@ class Plugins:
             case _:
                 assert_never(canary.slot)
 
-    def _with_gate(self, policies: Policies) -> Policies:
+    def _with_gate(self, policies: Policies, model: GateModel | None) -> Policies:
+        if model is not None:
+            gate = ModelGate(model, policies.predictors or Predictors())
+            return replace(policies, gate=gate)
         match self.gate:
             case None:
                 return policies
