@@ -160,13 +160,15 @@ class Composition:
         """
         gate = gate_part(self.gate)
         patience_s = default.patience_s if gate.patience_s is None else gate.patience_s
+        placement = placement_part(self.placement)
         is_pinned = default.standing_pins and gate.patience_s != 0.0
         return replace(
             default,
             patience_s=patience_s,
             passing=gate.passing,
             standing_pins=is_pinned,
-            agents=max(default.agents, placement_part(self.placement).agents),
+            agents=max(default.agents, placement.agents),
+            forwards=default.forwards and placement.forwards,
         )
 
 
