@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from roost_engine.cluster.cluster import Cluster
 from roost_engine.cluster.link_table import MAX_GPUS
-from roost_engine.cluster.node_sets import EVERY_NODE, NodeSet, doubled, node_set_where
+from roost_engine.cluster.node_sets import EVERY_NODE, NodeSet, doubled
 from roost_engine.domain.model import JobId, NodeShare, Shape
 from roost_engine.job_record import JobRecord
 from roost_engine.policies.protocols import QueueView
@@ -45,7 +45,7 @@ _FIXED_COUNT = _IMAGE_SIZE + JOB_NUMBERS.index("ln_waited")  # columns that stay
 # Of queue.learned_order: its numbers, and what it takes a job for whose user is new.
 _AGEING, _WINDOW_S, _WINDOW_BACKLOGS, _TYPICAL_GPU_COUNT = 2.0, 6 * 86_400.0, 64.0, 4
 _NODE_SIZES = (1, 2, 4, 8)
-_GPU_COUNTS = range(MAX_GPUS + 1)  # that a shape may ask of a node
+_MOST_ENOUGH = 1_024
 _SECONDS_PER_UNIT, _UNITS = 60.0, 8.0  # ln(1 + s / 60) / 8 is 1 at two days
 _HOUR_S = 3_600.0
 
@@ -190,6 +190,8 @@ class _WaitingJobs:
         self._lines = np.zeros(0, dtype=np.intp)
         self._number_of: dict[tuple[Shape, ...], int] = {}  # of the shapes of a job
         self._sizes, self._node_counts = _table(())  # [number, shape]
+        self._asked_sizes = list[int]()  # GPUs that some shape asks of a node
+        self._enough = dict[tuple[int, ...], NDArray[np.bool_]]()  # see fits; bool [number]
         self._shapes = np.zeros(64, dtype=np.intp)  # by line, their number
         self.fixed = np.zeros((64, _FIXED_COUNT), dtype=np.float32)
         self.service_gpu_s, self.ordered_gpu_s = np.zeros((2, 64))
@@ -228,12 +230,17 @@ class _WaitingJobs:
         self, cluster: Cluster, lines: NDArray[np.intp], nodes: NodeSet = EVERY_NODE
     ) -> NDArray[np.bool_]:
         """See SelectorFeatures.fits."""
-        numbers = self._shapes[lines]
-        usable = node_set_where(cluster.usable[: len(cluster)]) & nodes
-        at_least = cluster.gpu_free.at_least
-        able = np.array([(at_least[size] & usable).bit_count() for size in _GPU_COUNTS])
-        enough = (able[self._sizes] >= self._node_counts).max(axis=1)  # [number]
-        return np.asarray(enough[numbers], dtype=np.bool_)
+        usable, at_least = cluster.usable_set & nodes, cluster.gpu_free.at_least
+        able = tuple([(at_least[size] & usable).bit_count() for size in self._asked_sizes])
+        enough = self._enough.get(able)
+        if enough is None:
+            if len(self._enough) >= _MOST_ENOUGH:
+                self._enough.clear()
+            counts = np.zeros(MAX_GPUS + 1, dtype=np.intp)
+            counts[self._asked_sizes] = able
+            enough = (counts[self._sizes] >= self._node_counts).max(axis=1)  # [number]
+            self._enough[able] = enough
+        return np.asarray(enough[self._shapes[lines]], dtype=np.bool_)
 
     def _fill(self, line: int, record: JobRecord, at_s: float) -> None:
         spec = record.spec
@@ -265,6 +272,8 @@ class _WaitingJobs:
         if number is None:
             number = self._number_of[shapes] = len(self._number_of)
             self._sizes, self._node_counts = _table(self._number_of)
+            self._asked_sizes = np.unique(self._sizes).tolist()
+            self._enough.clear()
         return number
 
     def _free_line(self) -> int:
