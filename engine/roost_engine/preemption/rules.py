@@ -16,7 +16,7 @@ from roost_engine.policies.protocols import (
     SortKey,
 )
 from roost_engine.policies.slots import name_of
-from roost_engine.preemption.permission import StopPermission
+from roost_engine.policies.stop_permission import StopPermission
 from roost_engine.queue.orders import Value, attained_service
 
 ROUND_S = 360.0  # of Gavel (OSDI 2020)
