@@ -252,7 +252,7 @@ class Plugins:
             predictors=predictors,
             ends=self.ends if predictors is not None else None,
         )
-        policies = self._with_gate(policies, models.gate)
+        policies = self._with_any_gate(policies, models.gate)
         policies = self._with_sharing(self._with_preemption(policies))
         return self._with_canary(policies, models)
 
@@ -274,7 +274,7 @@ class Plugins:
                 return replace(policies, order=CanaryOrder(policies.order, order, share))
             case Slot.GATE:
                 other = replace(self, gate=canary.gate)
-                gate = other._with_gate(policies, models.canary_gate).gate
+                gate = other._with_any_gate(policies, models.canary_gate).gate
                 return replace(policies, gate=CanaryGate(policies.gate, gate, share))
             case Slot.SCORE:
                 score = models.canary_score or HeuristicScore()
@@ -284,10 +284,14 @@ class Plugins:
             case _:
                 assert_never(canary.slot)
 
-    def _with_gate(self, policies: Policies, model: GateModel | None) -> Policies:
-        if model is not None:
-            gate = ModelGate(model, policies.predictors or Predictors())
-            return replace(policies, gate=gate)
+    def _with_any_gate(self, policies: Policies, model: GateModel | None) -> Policies:
+        """Return policies with a gate that is a model; without a model, the one of `gate`."""
+        if model is None:
+            return self._with_gate(policies)
+        gate = ModelGate(model, policies.predictors or Predictors())
+        return replace(policies, gate=gate)
+
+    def _with_gate(self, policies: Policies) -> Policies:
         match self.gate:
             case None:
                 return policies
