@@ -9,10 +9,12 @@ from math import inf
 from typing import TypeAlias
 
 from roost_engine.job_record import JobRecord
-from roost_engine.policies.protocols import (
+from roost_engine.policies.preemption_protocols import (
     JudgingPreemption,
     PreemptPolicy,
     ServesDeferred,
+)
+from roost_engine.policies.protocols import (
     SortKey,
 )
 from roost_engine.policies.slots import name_of

@@ -86,7 +86,7 @@ class ClusterGraph:
         self.kinds += [KindLinks.of(table) for table in cluster.tables[len(self.kinds) :]]
         seen = np.empty((4, count), dtype=np.int64)
         seen[0], seen[1] = cluster.free_mask[:count], cluster.kind[:count]
-        seen[2], seen[3] = cluster.rack_id[:count], cluster.usable[:count]
+        seen[2], seen[3] = cluster.racks.ids[:count], cluster.usable[:count]
         is_other = (seen[:, :known] != self._seen).any(axis=0)
         changed = np.ones(count, dtype=np.bool_)
         changed[:known] = is_other
@@ -108,9 +108,9 @@ class ClusterGraph:
         return np.flatnonzero(changed)
 
     def _note_racks(self, cluster: Cluster) -> None:
-        if len(cluster.rack_names) == len(self._pod_of_rack):
+        if len(cluster.racks.names) == len(self._pod_of_rack):
             return
-        for name in list(cluster.rack_names)[len(self._pod_of_rack) :]:
+        for name in list(cluster.racks.names)[len(self._pod_of_rack) :]:
             pod = self._pods.setdefault(name.rpartition("/")[0], len(self._pods))
             self._pod_of_rack.append(pod)
         if len(self.pod_ids) < len(self._pod_of_rack):
