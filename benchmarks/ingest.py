@@ -32,7 +32,7 @@ _SLICE_S = 0.002  # samples that are due within it go together
 _PATH = "/roost_proto.v1.Telemetry/Stream"
 _OPTIONS = [("grpc.use_local_subchannel_pool", 1), ("grpc.http2.bdp_probe", 0)]
 _ASKED_PER_S = 20.0
-_CONNECT_S, _SIGN_OF_LIFE_S = 600.0, 20.0
+_CONNECT_S, _SIGN_OF_LIFE_S, _ROUND_S = 600.0, 20.0, 3.0
 
 
 def main() -> None:
@@ -65,7 +65,7 @@ def measure(node_count: int, seconds: float, *, is_bare: bool = False) -> dict[s
         for sender in senders:
             sender.start()
         _wait_for_streams(daemon, node_count)
-        time.sleep(_SIGN_OF_LIFE_S)  # the last streams are open, all send
+        time.sleep(_ROUND_S + 2 * INTERVAL_S)  # a round of one sender may be under way
         daemon.tell("reset")
         began_cpu_s, began_s = cpu_s(daemon.pid), time.monotonic()
         waits_s = asyncio.run(ask(daemon.probes, seconds))
@@ -134,9 +134,8 @@ async def _send_all(address: str, nodes: range, stop: Event) -> int:
             samples.probes.append(await connect(host, int(port), _PATH, hello))
 
     opening = asyncio.gather(*map(open_one, nodes))
-    while not opening.done():  # roostd ends a stream that says nothing for long, too
-        await asyncio.wait({opening}, timeout=_SIGN_OF_LIFE_S)
-        await samples.send_round(stop, _SIGN_OF_LIFE_S / 2)
+    while not (await asyncio.wait({opening}, timeout=_SIGN_OF_LIFE_S))[0]:
+        await samples.send_round(stop, _ROUND_S)  # roostd ends a stream that says nothing for long
     await opening
     while not stop.is_set():
         await samples.send_round(stop, INTERVAL_S)

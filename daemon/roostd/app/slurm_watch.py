@@ -149,11 +149,10 @@ class SlurmWatch:
         """Yield the events that bring a fresh engine to the cluster's state of the last poll."""
         at_s = self._state.clock.now_s()
         self._leased.note_enforced(self._nodes)
-        if self._reader is not None:
-            settings, before = self._settings_of_reads(), self._reads_for
+        settings, before = self._settings_of_reads(), self._reads_for
+        if self._reader is not None and settings != before:
             self._reads_for = settings
-            if settings != before:
-                self._view = replace(self._view, requests={}, reads={})
+            self._view = replace(self._view, requests={}, reads={})
             outside = nodes_outside(self._state.config.listed_nodes(), self._specs.values())
             self._site = replace(self._site, outside=outside)
             self._read(self._reader, at_s)
@@ -379,12 +378,12 @@ class SlurmWatch:
     def _settings_of_reads(self) -> tuple[object, ...]:
         """Return the settings on which the readings of jobs rest.
 
-        While they stay, a fresh engine gets the readings of the last poll: reading 20,000 jobs
-        again would keep the loop busy for seconds.
+        While they stay, a fresh engine gets the view of the last poll: reading 20,000 jobs again
+        would keep the loop busy for seconds.
         """
         config = self._state.config
         parts = config.mode, config.partitions, config.slurm, config.preemption
-        return (*parts, config.accounts, config.qos, config.listed_nodes())
+        return (*parts, config.sharing, config.accounts, config.qos, config.listed_nodes())
 
     def _note_hand_overs(self, before: QueueView) -> None:
         """Count the jobs that a limit has held back for long, and forget those that have left."""
