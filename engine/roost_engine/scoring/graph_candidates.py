@@ -1,6 +1,7 @@
 """What a graph model sees of each candidate: its columns, and the embeddings of what it takes."""
 
 from dataclasses import dataclass
+from itertools import accumulate
 from math import log2
 
 import numpy as np
@@ -61,7 +62,7 @@ class Parts:
             )
         numbers = np.arange(len(listing.node))
         masks = [option.choice.masks for option in options if not isinstance(option, GangOption)]
-        offsets = np.concatenate(([0], np.cumsum([len(each) for each in masks])[:-1]))
+        offsets = np.array([0, *accumulate(map(len, masks[:-1]))])
         mask = np.concatenate(masks)[offsets[listing.option] + listing.subset]
         return cls(numbers, listing.node, mask, numbers, np.zeros_like(numbers))
 
@@ -156,7 +157,7 @@ def _uplinks(
     ends = np.append(parts.begins[1:], len(parts.node))
     for each in crossing.tolist():
         nodes = parts.node[parts.begins[each] : ends[each]]
-        spanned = np.unique(cluster.rack_id[nodes])
+        spanned = np.unique(cluster.racks.ids[nodes])
         pods_spanned = {graph.pod_of(rack) for rack in spanned.tolist()}
         numbers[each], racks[each] = len(spanned), of_rack[spanned].max()
         if len(pods_spanned) > 1:
@@ -173,7 +174,7 @@ def context_of(cluster: Cluster, tree: GraphTree, parts: Parts) -> NDArray[np.fl
     sums = np.einsum("pg,pgh->ph", bits, tree.gpus[parts.node]).astype(np.float64)
     gpus = np.add.reduceat(sums, parts.begins, axis=0)
     counts = np.add.reduceat(bits.sum(axis=1, dtype=np.float64), parts.begins)
-    rack = cluster.rack_id[parts.node]
+    rack = cluster.racks.ids[parts.node]
     pod = tree.graph.pod_ids[rack]
     context = np.empty((len(parts.begins), CONTEXT_WIDTH), dtype=np.float32)
     levels = (
