@@ -39,6 +39,16 @@ async def serve(node_count: int) -> None:
         ) -> placement_pb2.Plan:
             return placement_pb2.Plan(managed=False)
 
+        async def ReportAllocation(
+            self, request: placement_pb2.AllocationReport, context: Any
+        ) -> placement_pb2.AllocationAck:
+            return placement_pb2.AllocationAck()
+
+        async def Progress(
+            self, request: placement_pb2.ProgressReport, context: Any
+        ) -> placement_pb2.ProgressAck:
+            return placement_pb2.ProgressAck()
+
     server = grpc.aio.server(options=probe_options(node_count + 100, file_limit()))
     telemetry_pb2_grpc.add_TelemetryServicer_to_server(Telemetry(), server)
     placement_pb2_grpc.add_PlacementServicer_to_server(Placement(), server)

@@ -11,13 +11,12 @@ import asyncio
 import gc
 import multiprocessing
 import time
-from collections.abc import Sequence
 from multiprocessing.synchronize import Event
 
 import _bare_reader
 import _harness
-import grpc
 import _stand_in_daemon
+import grpc
 from _raw_probes import RawProbe, connect
 from _stand_in_daemon import StandInDaemon, cpu_s, rss_mb
 
@@ -50,7 +49,7 @@ def main() -> None:
 
 def measure(node_count: int, seconds: float, *, is_bare: bool = False) -> dict[str, object]:
     """Return the figures of one size, of roostd or of a server that only reads."""
-    program = (_bare_reader if is_bare else _stand_in_daemon).__file__
+    program = str((_bare_reader if is_bare else _stand_in_daemon).__file__)
     context = multiprocessing.get_context("spawn")
     stop = context.Event()
     counts = context.Queue()
