@@ -44,7 +44,7 @@ class Effect:
     Attributes:
         variant: what was left out.
         ratio: geometric mean over seeds and episodes.
-        low, high: 95 % of a bootstrap that draws both anew.
+        low, high: 95 % of a bootstrap that draws both again, with replacement.
     """
 
     variant: str
@@ -171,7 +171,7 @@ def effects(logs: Mapping[str, Floats], reference: str) -> list[Effect]:
 
 
 def _drawn_mean(change: Floats, rng: np.random.Generator) -> float:
-    """Return the mean where seeds and episodes are drawn anew, with replacement."""
+    """Return the mean where seeds and episodes are drawn again, with replacement."""
     seeds, episodes = (rng.integers(count, size=count) for count in change.shape)
     return float(change[np.ix_(seeds, episodes)].mean())
 
