@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from tests.slurm_glue.test_hooks import World
 
+from roost_slurm import hook_mps
 from roost_slurm.hook_mps import Mps
 from roost_slurm.hooks import HookName
 
@@ -52,7 +53,8 @@ class Node:
 
 
 @pytest.fixture
-def node(tmp_path: Path) -> Iterator[Node]:
+def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
+    monkeypatch.setattr(hook_mps, "TIMEOUT_S", 10.0)  # a busy machine
     yield Node(tmp_path)
     tmp_path.chmod(0o700)
 

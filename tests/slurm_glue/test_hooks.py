@@ -328,6 +328,34 @@ def test_the_controllers_scripts_leave_an_odd_spool_alone(
     assert kind != "full" or path.stat().st_size == spool.REFUSE_BYTES
 
 
+@pytest.mark.parametrize(
+    ("name", "environ", "folder", "starts"),
+    [
+        ("prolog", {}, "", True),
+        ("prolog", {"SLURM_JOB_GPUS": ""}, "run/job-map", False),
+        ("task-prolog", {}, "", True),
+        ("task-prolog", {"SLURM_JOB_GPUS": ""}, "run/job-map", False),
+        ("task-prolog", {"SLURM_JOB_GPUS": "", "CUDA_VISIBLE_DEVICES": "0"}, "", True),
+        ("task-prolog", {"SLURM_JOB_GPUS": "", "SLURM_GPUS_PER_TASK": "a100:1"}, "", True),
+        ("epilog", {}, "", False),
+        ("epilog", {}, "run/job-map", True),
+        ("epilog", {}, "run-seats", True),
+    ],
+)
+def test_the_script_starts_python_only_where_there_is_something_to_do(
+    installed: Installed, name: str, environ: dict[str, str], folder: str, *, starts: bool
+) -> None:
+    (installed.runtime / "job-map").rmdir()
+    if folder:
+        (installed.runtime.parent / folder).mkdir()
+    installed.roost_slurm = installed.runtime / "roost-slurm"
+    installed.roost_slurm.write_text(f"#!/bin/sh\necho $2 >{installed.runtime}/started\n")
+    installed.roost_slurm.chmod(0o755)
+    installed.install()
+    assert installed.run(name, **environ)[0] == 0
+    assert (installed.runtime / "started").exists() is starts
+
+
 def test_the_script_passes_on_what_the_task_should_know(installed: Installed) -> None:
     with FakeAgent(hooks.agent_socket(installed.runtime), {"plan": PLAN}):
         _, out, _ = installed.run(
