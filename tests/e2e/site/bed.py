@@ -43,7 +43,7 @@ def site(
     model_names: tuple[str, ...] = (),
     counts_models: bool = False,
     socket_count: int = 1,
-    node_hooks: bool = True,
+    node_hooks: bool = False,
     **slurm: object,
 ) -> Iterator[Stack]:
     """Run Roost on a cluster; skips the test where there is no Slurm.
@@ -55,7 +55,7 @@ def site(
         model_names: GPU models that users may name.
         counts_models: whether each of them has a count-only gres.
         socket_count: of each node.
-        node_hooks: whether nodes run Roost's hooks around each job.
+        node_hooks: whether nodes run Roost's hooks around each job, which start Python.
         slurm: fields of ClusterPlan that differ.
     """
 

@@ -141,7 +141,6 @@ def cluster() -> Iterator[Stack]:
             PartitionPlan(name="outside"),
         ),
         settings={"partitions": {"outside": {"mode": "off"}}},
-        node_hooks=False,  # hundreds of jobs, with and without Roost
     ) as stack:
         accounting = stack.slurm.accounting
         accounting.add_account("physics")
