@@ -3,7 +3,6 @@
 import os
 import subprocess
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -140,7 +139,7 @@ def test_hooks_start_it_for_jobs_with_one_gpu_that_opted_in(
 ) -> None:
     (tmp_path / "world").mkdir()
     world = World(tmp_path / "world", allocated=allocated)
-    world.around = replace(world.around, mps=node.mps, has_opted_in=lambda _env: is_in)
+    world.around = world.around._replace(mps=node.mps, has_opted_in=lambda _env: is_in)
     ids = {"SLURM_JOB_UID": str(ALICE)}
     world.run(HookName.PROLOG, **ids)
     assert bool(node.asked) is has_mps
@@ -153,7 +152,7 @@ def test_hooks_start_it_for_jobs_with_one_gpu_that_opted_in(
 def test_a_hook_without_the_control_program_only_warns(tmp_path: Path) -> None:
     world = World(tmp_path, allocated=(3,))
     mps = Mps(tmp_path / "mps", str(tmp_path / "nowhere"))
-    world.around = replace(world.around, mps=mps, has_opted_in=lambda _env: True)
+    world.around = world.around._replace(mps=mps, has_opted_in=lambda _env: True)
     world.run(HookName.PROLOG, SLURM_JOB_UID=str(ALICE))
     assert "nvidia-cuda-mps-control" in world.warned[-1]
     world.run(HookName.TASK_PROLOG)

@@ -10,7 +10,14 @@ import pytest
 from roost_slurm import start
 
 # What takes as long to import as all that a task prolog does.
-DEAR = {"argparse", "subprocess", "shutil", "roost_slurm.cli", "roost_slurm.scontrol"}
+DEAR = {
+    "argparse",
+    "dataclasses",
+    "subprocess",
+    "shutil",
+    "roost_slurm.cli",
+    "roost_slurm.scontrol",
+}
 RUN = """
 import json, sys
 from roost_slurm import start
