@@ -137,7 +137,7 @@ class Bed:
         environment = dict(os.environ) | {"HOME": str(self._folder)}
         if self._cluster is not None:
             stack = self._cluster.stack
-            environment |= stack.slurm.env | stack.drivers["n1"].environment(stack.folder / "lib")
+            environment |= stack.slurm.env | stack.drivers["n1"].environment(stack.library_folder)
             environment |= {
                 "ROOST_DAEMON": stack.operator_address,
                 "ROOST_ADMIN": f"unix:{stack.folder}/admin.sock",

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -85,7 +86,7 @@ def test_prolog_reports_the_whole_allocation(world: World) -> None:
     ],
 )
 def test_prolog_asks_slurm_only_for_what_it_does_not_know(
-    world: World, plan: dict[str, object], job_gpus: str, *, has_map: bool, asks: bool
+    world: World, plan: dict[str, Any], job_gpus: str, *, has_map: bool, asks: bool
 ) -> None:
     asked = list[int]()
 

@@ -24,6 +24,7 @@ import yaml
 
 from roost_probe.testing.description import NodeDescription, load_topology
 from roost_probe.testing.fake_driver import FakeDriver
+from roost_probe.testing.library import LIBRARY_FOLDER
 from roost_proto.v1 import operator_pb2, operator_pb2_grpc
 from roost_slurm import submit_script
 from roost_slurm.shipped import read_shipped
@@ -184,7 +185,7 @@ class Stack:
             "--agent-socket",
             str(agent_socket),
             log=f"probe.{name}",
-            env=dict(os.environ) | self.drivers[name].environment(self.folder / "lib"),
+            env=dict(os.environ) | self.drivers[name].environment(self.library_folder),
         )
 
     def stop_probe(self, name: str, sign: int = signal.SIGTERM) -> None:
@@ -197,6 +198,11 @@ class Stack:
     def operator_address(self) -> str:
         """What `roostctl --daemon` takes."""
         return f"unix:{self.folder}/operator.sock"
+
+    @property
+    def library_folder(self) -> Path:
+        """Where the fake driver's library is, or will be compiled."""
+        return Path(os.environ.get(LIBRARY_FOLDER) or self.folder / "lib")
 
     @property
     def page_url(self) -> str:
