@@ -2,10 +2,11 @@
 
 At random moments of a simulation the queue is played forward as roostd does it, from what the
 engine knows then; later the starts and ends are known. Each forecast is also corrected by how wrong
-the earlier ones were, as roostd does it: figures of a `raw_` name are without that. A moment counts
-in the half of the trace in which it lies. A job that is stopped counts with its next start.
-With `--waiting` the time for a queue of so many jobs is measured instead. Times are seconds of a
-core.
+the earlier ones were, as roostd does it: figures of a `raw_` name are without that. The correction
+learns from these moments and from a forecast every `--learn-every-s`, which is not judged; roostd
+learns from one every ten minutes. A moment counts in the half of the trace in which it lies. A job
+that is stopped counts with its next start. With `--waiting` the time for a queue of so many jobs is
+measured instead. Times are seconds of a core.
 """
 
 import argparse
@@ -50,21 +51,25 @@ class Observer:
         moments_s: engine times, ascending.
         reads_limits: whether time limits tell something about run times.
         draws: plays of each forecast; 0: only snapshots are taken.
+        learn_every_s: between two forecasts that only the correction sees; inf: there are none.
         snapshots: receives what was found.
         forecasts, corrected: receive what the plays say, and what roostd would say.
         starts_s: receive when the jobs of each snapshot started next.
         survey_s, forecast_s: receive how long each took.
+        learning_count: forecasts so far that only the correction has seen.
     """
 
     moments_s: Sequence[float]
     reads_limits: bool
     draws: int
+    learn_every_s: float = inf
     snapshots: list[Snapshot] = field(default_factory=list)
     forecasts: list[Forecast] = field(default_factory=list)
     corrected: list[Forecast] = field(default_factory=list)
     starts_s: list[dict[JobId, float]] = field(default_factory=list)
     survey_s: list[float] = field(default_factory=list)
     forecast_s: list[float] = field(default_factory=list)
+    learning_count: int = 0
     _calibration: Calibration = field(default_factory=Calibration)
     _awaited: list[tuple[int, JobId]] = field(default_factory=list)
 
@@ -73,8 +78,10 @@ class Observer:
         # Time limits are drawn around the true run times where a trace has none.
         log, last_s = ArrivalLog(0.0, reads_limits=self.reads_limits), self.moments_s[-1]
         polls_s = np.arange(POLL_S, last_s, POLL_S).tolist()
-        due = set(self.moments_s)
-        for at_s in sorted({*polls_s, *self.moments_s}):
+        due, learning = set(self.moments_s), set[float]()
+        if self.draws and self.learn_every_s < inf:
+            learning = set(np.arange(self.learn_every_s, last_s, self.learn_every_s).tolist())
+        for at_s in sorted({*polls_s, *due, *learning}):
             yield Tick(at_s=at_s)
             for _ in log.observe(engine, at_s):
                 pass
@@ -85,6 +92,14 @@ class Observer:
                 self.survey_s.append(time.process_time() - began_s)
                 if self.draws:
                     self._forecast(self.snapshots[-1])
+            elif at_s in learning:
+                self._learn(complete(engine, log, at_s))
+
+    def _learn(self, snapshot: Snapshot) -> None:
+        # Seeds that no judged moment has: the plays of those stay as they are without learning.
+        self.learning_count += 1
+        seed = len(self.moments_s) + self.learning_count
+        self._calibration.note(forecast_of(snapshot, ForecastConfig(), self.draws, seed))
 
     def _forecast(self, snapshot: Snapshot) -> None:
         number, began_s = len(self.forecasts), time.process_time()
@@ -205,6 +220,7 @@ def calibrate(options: argparse.Namespace) -> dict[str, object]:
                 figures |= {f"{prefix}{half}{key}": value for key, value in found_here}
     waiting = [len(snapshot.waiting) for snapshot in observer.snapshots]
     return figures | {
+        "learning_forecasts": observer.learning_count,
         "waiting_median": float(np.median(waiting)),
         "waiting_most": max(waiting),
         "forecast_median_s": round(float(np.median(took_s)), 3),
@@ -228,7 +244,7 @@ def observed(options: argparse.Namespace) -> tuple[Observer, dict[JobId, float],
     moments = generator.uniform(QUIET_FRAC, 1.0 - QUIET_FRAC, options.moments) * span_s
     has_limits = not bool(np.isnan(trace.time_limit_s).any())
     draws = options.draws if options.waiting is None else 0
-    observer = Observer(sorted(moments.tolist()), has_limits, draws)
+    observer = Observer(sorted(moments.tolist()), has_limits, draws, options.learn_every_s)
     policy = find_policy(options.policy)
     run = Run(
         trace=trace, cluster=cluster, policy=policy, seed=options.seed, outside=observer.events
@@ -293,6 +309,7 @@ def main(arguments: Iterable[str] | None = None) -> int:
     parser.add_argument("--policy", default="learned+strict+patient-delay")
     parser.add_argument("--moments", type=int, default=100)
     parser.add_argument("--draws", type=int, default=20)
+    parser.add_argument("--learn-every-s", type=float, default=inf)
     parser.add_argument("--waiting", type=int, help="measure the time with so many waiting jobs")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", action="store_true", help="one JSON object on standard output")

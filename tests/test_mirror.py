@@ -36,6 +36,7 @@ EXCEPTIONS = {
     "engine/roost_engine/domain/events": _TYPES,
     "engine/roost_engine/domain/errors": _TYPES,
     "engine/roost_engine/domain/pair_correction": _RECORD,
+    "engine/roost_engine/policies/preemption_protocols": _TYPES,
     "engine/roost_engine/policies/protocols": _TYPES,
     "daemon/roostd/slurm/port": _TYPES,
     "simulator/roost_sim/errors": _TYPES,

@@ -12,11 +12,13 @@ from roostctl.output import Cell, listing, new_console, print_document, prose, s
 from roostctl.quantities import ABSENT, duration, percent, safe_text
 from roostctl.waste_client import connect_waste
 
-_HEADS = ("DAY", "USER", "HELD", "IDLE", "SPLIT", "UNKNOWN", "UNREACHABLE", "HALF FREE")
+_KINDS = ("HELD", "IDLE", "SPLIT", "NEIGHBOURS", "UNKNOWN", "UNREACHABLE", "HALF FREE")
+_HEADS = ("DAY", "USER", *_KINDS)
 _COLUMNS = (
     "held_gpu_h",
     "idle_gpu_h",
     "split_gpu_h",
+    "neighbours_gpu_h",
     "unknown_gpu_h",
     "unreachable_gpu_h",
     "half_free_gpu_h",
@@ -44,9 +46,10 @@ _COLUMNS = (
 def waste(options: Options, day_count: int, by: str, as_json: bool) -> None:
     """Show GPU-hours that brought nothing.
 
-    HELD by a user's jobs; of these IDLE, SPLIT from the other half of a linked pair, or UNKNOWN for
-    want of telemetry. UNREACHABLE GPUs are free without a CPU or memory beside them, HALF FREE ones
-    without the other half of their pair: both belong to no user. Days are those of UTC.
+    HELD by a user's jobs; of these IDLE, SPLIT from the other half of a linked pair, lost because
+    NEIGHBOURS slow a job, or UNKNOWN for want of telemetry. UNREACHABLE GPUs are free without a CPU
+    or memory beside them, HALF FREE ones without the other half of their pair: both belong to no
+    user. Days are those of UTC.
     """
     with connect_waste(options.daemon, options.timeout_s) as client:
         found = client.get_waste(day_count)

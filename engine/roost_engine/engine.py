@@ -104,7 +104,9 @@ class Engine:
         )
         self.seating: Seating | None = None
         if policies.sharing is not None:
-            self.seating = Seating(policies.sharing, self._table, policies.candidates)
+            self.seating = Seating(
+                policies.sharing, self._table, policies.candidates, policies.separation
+            )
         self._announced_s = inf
 
     # -- what adapters may read -----------------------------------------------------------
@@ -233,6 +235,7 @@ class Engine:
         if self.seating is not None:
             put = partial(self._pass.place, at_s=at_s, actions=actions)
             self.seating.place(self._pass.reserved, at_s, put)
+            self.seating.separate(self._pass.reserved, at_s, actions)
             is_stirred = True
         if is_stirred:
             for job_id, group in queue.end_pass():
@@ -394,6 +397,8 @@ class Engine:
             next_s = min(next_s, self._released.next_s)
         if table.running and self._preemption.is_wanted:
             next_s = min(next_s, self._preempt.review_s(at_s))
+        if self.seating is not None:
+            next_s = min(next_s, self.seating.review_s(at_s))
         if next_s < self._announced_s:
             self._announced_s = next_s
             actions.append(WakeAt(at_s=next_s))

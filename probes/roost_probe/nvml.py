@@ -216,7 +216,8 @@ class Nvml:
             ("nvlink_tx_bytes", (pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX, _ALL_LANES), 1024),
             ("nvlink_rx_bytes", (pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX, _ALL_LANES), 1024),
         ]
-        if self._pcie is PcieSource.COUNTERS:
+        monitor = self._monitors.get(_address(handle))
+        if self._pcie is PcieSource.COUNTERS and monitor is None:
             fields += [
                 ("pcie_tx_bytes", (pynvml.NVML_FI_DEV_PCIE_COUNT_TX_BYTES, 0), 1),
                 ("pcie_rx_bytes", (pynvml.NVML_FI_DEV_PCIE_COUNT_RX_BYTES, 0), 1),
@@ -228,7 +229,7 @@ class Nvml:
             for (name, _, unit_bytes), answer in zip(fields, answers, strict=False)
             if (count := _counter(answer)) is not None
         }
-        if (monitor := self._monitors.get(_address(handle))) is not None:
+        if monitor is not None:
             traffic |= _optional(monitor.read) or {}
         if self._pcie is PcieSource.BLOCKING:
             for name, direction in (

@@ -32,8 +32,9 @@ def figures(*arguments: str) -> dict[str, Any]:
 
 
 def test_compares_forecasts_with_what_came() -> None:
-    found = figures("--policy", "fifo")
+    found = figures("--policy", "fifo", "--learn-every-s", "3600")
     assert found["waiting_most"] > 0
+    assert found["learning_forecasts"] > 12
     counted = [half for half in ("first", "second") if f"{half}_starts" in found]
     assert counted
     for half in counted:

@@ -41,7 +41,13 @@ def daemon() -> FakeWaste:
         [
             pb.WasteEntry(day="2026-11-23", user_id=NOBODY, held_gpu_h=150.0, idle_gpu_h=30.0),
             pb.WasteEntry(day="2026-11-23", unreachable_gpu_h=4.0, half_free_gpu_h=0.5),
-            pb.WasteEntry(day="2026-11-22", user_id=NOBODY, held_gpu_h=50.0, split_gpu_h=2.0),
+            pb.WasteEntry(
+                day="2026-11-22",
+                user_id=NOBODY,
+                held_gpu_h=50.0,
+                split_gpu_h=2.0,
+                neighbours_gpu_h=1.5,
+            ),
         ]
     )
     return fake
@@ -71,13 +77,14 @@ def test_each_day_and_user_is_a_line(ask: Run, daemon: FakeWaste) -> None:
         "HELD",
         "IDLE",
         "SPLIT",
+        "NEIGHBOURS",
         "UNKNOWN",
         "UNREACHABLE",
         "HALF",
         "FREE",
     ]
-    assert lines[1] == ["2026-11-23", str(NOBODY), "150", "30.0", "-", "-", "-", "-"]
-    assert lines[2] == ["2026-11-23", "(none)", "-", "-", "-", "-", "4.0", "0.5"]
+    assert lines[1] == ["2026-11-23", str(NOBODY), "150", "30.0", "-", "-", "-", "-", "-"]
+    assert lines[2] == ["2026-11-23", "(none)", "-", "-", "-", "-", "-", "4.0", "0.5"]
     assert daemon.day_counts == [3]
 
 

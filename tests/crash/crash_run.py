@@ -17,18 +17,17 @@ to two jobs at one time, and no job is held longer than its lease after roostd h
 """
 
 import argparse
-import json
 import random
 import signal
 import sys
 import time
-from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import fields, replace
 from datetime import datetime
 from pathlib import Path
 from typing import get_args
 
+from tests.crash.crash_report import Report
 from tests.e2e.ledger import Outcome, assert_none_twice, job_states, outcomes, submit
 
 from roost_demo.stack import NodeKind, Stack, StackFailed
@@ -53,39 +52,6 @@ _RESTARTED_S = 30.0
 FAIL_POINTS = tuple(
     point for point in get_args(FailPoint) if not point.endswith(("requeue", "return"))
 )
-
-
-@dataclass
-class Report:
-    """What a run has found.
-
-    Attributes:
-        kills: by what was killed: "roostd", "roostd after_set", "slurmctld", ...
-        job_count: submitted jobs.
-        completed_count: jobs that ran to their end, on the right number of GPUs.
-        launch_lost_count: jobs whose slurmd or slurmctld was ended between their start and their
-            first process. Slurm shows them as running for minutes; the run cancels them.
-        end_lost_count: jobs whose script has ended, and of whose end slurmctld does not know, since
-            its slurmd or slurmctld was ended. The run cancels them too.
-        launched_twice_count: nodes that slurmctld drained with "Duplicate jobid", since it launched
-            a job again whose start it had forgotten when it was killed. It does that without Roost
-            too: see `--unsaved`. It holds such a job. The run resumes the node and cancels the job.
-        forgotten_count: jobs that slurmctld had not saved when it was killed, by `--unsaved`.
-        without_gpus_count: jobs that Slurm 22.05 started without any GPU right after slurmctld was
-            restarted: it does that to plain jobs, without roostd, too (JOB_GRES=gpu:g4:0).
-        problems: each broken promise, in words.
-    """
-
-    seed: int
-    kills: Counter[str] = field(default_factory=Counter)
-    job_count: int = 0
-    completed_count: int = 0
-    launch_lost_count: int = 0
-    end_lost_count: int = 0
-    launched_twice_count: int = 0
-    forgotten_count: int = 0
-    without_gpus_count: int = 0
-    problems: list[str] = field(default_factory=list)
 
 
 class CrashRun:
@@ -410,14 +376,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"[{count}/{args.kills}, {took_s:.0f} s] {text}", file=sys.stderr, flush=True)
 
     try:
-        report = crash(
-            args.kills,
-            args.seed,
-            args.seconds,
-            say,
-            is_control=args.control,
-            is_unsaved=args.unsaved,
-        )
+        kind = {"is_control": args.control, "is_unsaved": args.unsaved}
+        report = crash(args.kills, args.seed, args.seconds, say, **kind)
     except LocalSlurmUnavailable as error:
         print(f"crash-test: {error}", file=sys.stderr)
         return 2
@@ -425,29 +385,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"crash-test: seed {args.seed}, after {count} kills: {error}", file=sys.stderr)
         return 1
     if args.json:
-        print(json.dumps(asdict(report) | {"kills": dict(report.kills)}))
+        print(report.json())
     else:
-        _print(report)
+        report.print()
     return 1 if report.problems else 0
-
-
-def _print(report: Report) -> None:
-    print(f"{report.kills.total()} kills, seed {report.seed}:")
-    for what, count in sorted(report.kills.items()):
-        print(f"  {count:4} {what}")
-    print(f"{report.completed_count} of {report.job_count} jobs completed as they asked.")
-    if report.launch_lost_count:
-        print(f"{report.launch_lost_count} launches were lost with slurmd or slurmctld.")
-    if report.end_lost_count:
-        print(f"The ends of {report.end_lost_count} jobs were lost with slurmd or slurmctld.")
-    if report.launched_twice_count:
-        print(f"slurmctld drained {report.launched_twice_count} nodes for jobs launched twice.")
-    if report.forgotten_count:
-        print(f"{report.forgotten_count} jobs were not saved when slurmctld was killed.")
-    if report.without_gpus_count:
-        print(f"{report.without_gpus_count} jobs got no GPU from slurmctld, as without Roost.")
-    for problem in report.problems:
-        print(f"BROKEN: {problem}")
 
 
 if __name__ == "__main__":

@@ -26,7 +26,11 @@ def seats_site(folder: Path) -> Iterator[Stack]:
         os.mknod(folder / "seats" / f"seat{i}", 0o666 | 0o020000, os.makedev(241, i))
     folder.chmod(0o755)
     (folder / "seats").chmod(0o755)
-    settings = {"sharing": {"enabled": True, "pairs": str(folder / "pairs.csv")}}
+    sharing = {"enabled": True, "pairs": str(folder / "pairs.csv")}
+    settings = {
+        "sharing": sharing | {"separate": True, "separate_after_s": 1.0},
+        "partitions": {"main": {"mode": "enforce", "preemption": True}},
+    }
     plan = _Plan(folder)
     with Stack(NODES, settings=settings, amend_plan=plan.with_seats) as stack:
         yield stack

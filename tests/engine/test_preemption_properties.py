@@ -13,7 +13,10 @@ from roost_engine.engine import EngineConfig
 from roost_engine.job_record import JobState, shares_of
 from roost_engine.plugins.plugins import Policies
 from roost_engine.policies.heuristics import NoPreemption
-from roost_engine.policies.protocols import MovingPreemption, PreemptPolicy
+from roost_engine.policies.preemption_protocols import (
+    MovingPreemption,
+    PreemptPolicy,
+)
 from roost_engine.testing.builders import EngineHarness, job, node, shape
 from roost_engine.testing.fakes import FakeMoving, FakePreemption
 

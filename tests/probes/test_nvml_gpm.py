@@ -1,5 +1,6 @@
 """PCIe rates from the performance monitor, through the real binding on the fake driver."""
 
+import pynvml
 import pytest
 from tests.probes.conftest import FakeNodeFactory, ProcessFactory
 
@@ -21,6 +22,19 @@ async def test_pcie_rates_come_from_the_monitor_where_counters_have_32_bits(
     assert second.pcie_tx_bytes is None  # 50 GB/s wrap 32 bits twelve times a second
     assert second.pcie_tx_bytes_per_s == pytest.approx(12e9, rel=0.01)
     assert second.pcie_rx_bytes_per_s == pytest.approx(50e9, rel=0.01)
+
+
+async def test_where_there_is_a_monitor_the_counters_are_not_read(
+    fake_node: FakeNodeFactory, nvml_process: ProcessFactory
+) -> None:
+    node, process = fake_node("bridges4"), nvml_process()
+    counters = (pynvml.NVML_FI_DEV_PCIE_COUNT_TX_BYTES, pynvml.NVML_FI_DEV_PCIE_COUNT_RX_BYTES)
+    for counter in counters:
+        node.driver.inject(FaultSpec(kind=Fault.CRASH, call=f"field/{counter}"))
+
+    await process.load()
+
+    assert (await process.load()).gpus[1].pcie_tx_bytes_per_s is not None
 
 
 async def test_without_a_monitor_pcie_rates_are_absent(

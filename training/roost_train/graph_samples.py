@@ -195,7 +195,7 @@ def sample_of(question: ScoreQuestion, graph: ClusterGraph, chosen: Indices, cos
         racks=graph.rack_rows(np.arange(rack_count)),
         pods=graph.pod_rows(),
         node_of_gpu=node_of_gpu,
-        rack_of_node=cluster.rack_id[:count].copy(),
+        rack_of_node=cluster.racks.ids[:count].copy(),
         pod_of_rack=graph.pod_ids.copy(),
         candidates=rows[chosen],
         taken=np.stack((owner[part], first_row[parts.node[kept][part]] + gpu)),

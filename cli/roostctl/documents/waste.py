@@ -17,6 +17,7 @@ class WasteEntryDocument(TypedDict):
     split_gpu_h: float | None
     unreachable_gpu_h: float | None
     half_free_gpu_h: float | None
+    neighbours_gpu_h: float | None
 
 
 class WasteDocument(TypedDict):
@@ -48,4 +49,5 @@ def _entry(one: pb.WasteEntry) -> WasteEntryDocument:
         "split_gpu_h": finite(one.split_gpu_h),
         "unreachable_gpu_h": finite(one.unreachable_gpu_h),
         "half_free_gpu_h": finite(one.half_free_gpu_h),
+        "neighbours_gpu_h": finite(one.neighbours_gpu_h),
     }

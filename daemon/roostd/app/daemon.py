@@ -16,7 +16,7 @@ from roost_engine.domain.events import Event
 from roost_engine.domain.model import JobId
 from roost_engine.engine import Engine
 from roost_engine.plugins.plugins import Policies
-from roost_formats.journal.journal import Limits
+from roost_formats.journal.pruning import Limits
 from roostd.app.applier import Applier
 from roostd.app.earlier_waits import read_waits
 from roostd.app.engine_runs import EngineRuns, read_speeds

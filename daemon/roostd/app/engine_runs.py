@@ -83,7 +83,8 @@ class EngineRuns:
         plugins = choice.plugins(self.speeds, self._knowledge.up_to_now())
         for note in choice.notes():
             _log.warning("stack_not_in_full_effect", note=note)
-        sharing = state.config.sharing.to_core(self.shared_pairs)
+        stops, partitions = state.config.preemption, state.config.preempting_partitions()
+        sharing = state.config.sharing.to_core(self.shared_pairs, stops, partitions)
         plugins = replace(plugins, neighbours=self._pairs(score), sharing=sharing)
         plugins, models = self._extend(plugins)
         policies = plugins.policies(score, run_times=run_times, models=models)

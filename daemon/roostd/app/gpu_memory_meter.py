@@ -14,6 +14,7 @@ import structlog
 from roost_engine.domain.errors import UnknownJob
 from roost_engine.domain.model import JobId, NodeShare
 from roost_engine.job_record import JobRecord
+from roostd.ops.files import FileTooLarge, read_bounded
 from roostd.state import DaemonState
 from roostd.telemetry.gpu_memory import MOST_BYTES, GpuMemoryBook, GpuMemoryFileError, read_book
 from roostd.telemetry.probe_messages import column
@@ -128,13 +129,9 @@ class GpuMemoryMeter:
 
     def _stored(self) -> GpuMemoryBook:
         try:
-            with self._path.open("rb") as file:
-                content = file.read(MOST_BYTES + 1)
-            if len(content) > MOST_BYTES:
-                raise GpuMemoryFileError(f"is larger than {MOST_BYTES} bytes")
-            return read_book(content.decode("utf-8"))
+            return read_book(read_bounded(self._path, MOST_BYTES))
         except FileNotFoundError:
             return GpuMemoryBook()
-        except (OSError, UnicodeDecodeError, GpuMemoryFileError) as error:
+        except (OSError, UnicodeDecodeError, FileTooLarge, GpuMemoryFileError) as error:
             _log.error("gpu_memory_not_read", path=str(self._path), error=str(error))
             return GpuMemoryBook()

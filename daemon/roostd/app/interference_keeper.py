@@ -9,6 +9,7 @@ from threading import Thread
 
 import structlog
 
+from roostd.ops.files import FileTooLarge, read_bounded
 from roostd.state import DaemonState
 from roostd.telemetry.interference_file import (
     MOST_BYTES,
@@ -71,14 +72,10 @@ class InterferenceKeeper:
 
     def _read(self) -> Learned:
         try:
-            with self._path.open("rb") as file:
-                content = file.read(MOST_BYTES + 1)
-            if len(content) > MOST_BYTES:
-                raise InterferenceFileError(f"is larger than {MOST_BYTES} bytes")
-            return read_learned(content.decode("utf-8"))
+            return read_learned(read_bounded(self._path, MOST_BYTES))
         except FileNotFoundError:
             return Learned()
-        except (OSError, UnicodeDecodeError, InterferenceFileError) as error:
+        except (OSError, UnicodeDecodeError, FileTooLarge, InterferenceFileError) as error:
             self._state.progress.fault = f"{self._path}: {error}; learning began again"
             _log.error("interference_not_read", path=str(self._path), error=str(error))
             return Learned()

@@ -10,7 +10,8 @@ import structlog
 
 from roost_engine.domain.errors import JournalError
 from roost_engine.plugins.plugins import Knowledge
-from roost_formats.journal.journal import Journal, Limits
+from roost_formats.journal.journal import Journal
+from roost_formats.journal.pruning import Limits
 
 _log = structlog.get_logger(__name__)
 

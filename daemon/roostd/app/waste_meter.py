@@ -17,6 +17,7 @@ from prometheus_client import Counter
 from roost_engine.domain.errors import UnknownJob
 from roost_engine.domain.model import JobId, NodeName, NodeShare
 from roost_engine.job_record import JobRecord
+from roostd.app.neighbour_losses import lost_frac
 from roostd.state import DaemonState
 from roostd.telemetry.probe_messages import column
 from roostd.telemetry.waste import (
@@ -122,9 +123,11 @@ class WasteMeter:
         user_id = self._user_of(job_id)
         if not shares or user_id is None:
             return
+        lost = lost_frac(self._state, job_id) or 0.0
         for share in shares:
             self._add(user_id, "held", len(share.gpu_indices) * past_s)
             self._add(user_id, "split", self._split_count(share) * past_s)
+            self._add(user_id, "neighbours", len(share.gpu_indices) * past_s * lost)
             busy = self._busy(share)
             for gpu in share.gpu_indices:
                 self._look_at_gpu(user_id, seen, (share.node, gpu), busy.get(gpu), past_s)

@@ -278,9 +278,15 @@ class Config(Section):
 
     @field_validator("sharing")
     @classmethod
-    def _check_sharing(cls, sharing: SharingSection) -> SharingSection:
+    def _check_sharing(cls, sharing: SharingSection, info: ValidationInfo) -> SharingSection:
         if sharing.enabled and sharing.pairs is None:
             raise ValueError("enabled shares nothing without pairs: name the table, or remove it")
+        partitions = info.data.get("partitions", {}).values()
+        if sharing.separate and not any(one.preemption for one in partitions):
+            raise ValueError(
+                "separate stops no job where no partition has preemption: true; set it, or remove"
+                " sharing.separate"
+            )
         return sharing
 
     def mode_of(self, partition: str) -> Mode:

@@ -1,11 +1,13 @@
 """The section about jobs that share GPUs. Page: docs/sharing.md."""
 
+from collections.abc import Sequence
 from typing import Annotated
 
 from pydantic import Field
 
-from roost_engine.sharing.pairs import PairSpeed, SharingConfig
-from roostd.config.values import AbsolutePath, Section
+from roost_engine.sharing.pairs import PairSpeed, SeparationConfig, SharingConfig
+from roostd.config.decisions import PreemptionSection
+from roostd.config.values import AbsolutePath, Seconds, Section
 
 
 class SharingSection(Section):
@@ -32,8 +34,42 @@ class SharingSection(Section):
         description="CSV file of measured speeds of pairs; a pair that is not in it shares nothing",
     )
 
-    def to_core(self, pairs: tuple[PairSpeed, ...]) -> SharingConfig | None:
-        """Return the numbers as plain data for the core; None where jobs share nothing."""
+    separate: bool = Field(
+        default=False,
+        description="whether a pair that turned out bad is separated: in partitions with preemption"
+        " one of its jobs is stopped, to run elsewhere",
+    )
+    separate_after_s: Seconds = Field(
+        default=300.0,
+        description="for so long a job beside another must have been slower than limit allows",
+    )
+
+    def to_core(
+        self,
+        pairs: tuple[PairSpeed, ...],
+        preemption: PreemptionSection | None = None,
+        partitions: Sequence[str] = (),
+    ) -> SharingConfig | None:
+        """Return the numbers as plain data for the core; None where jobs share nothing.
+
+        Args:
+            pairs: what was measured.
+            preemption: what limits stops; None: its defaults.
+            partitions: in which jobs may be stopped.
+        """
         if not self.enabled:
             return None
-        return SharingConfig(limit_frac=self.limit, certainty_frac=self.certainty, pairs=pairs)
+        preemption = preemption or PreemptionSection()
+        separation = SeparationConfig(
+            partitions=tuple(sorted(partitions)),
+            settle_s=self.separate_after_s,
+            restart_s=preemption.restart_s,
+            cooldown_s=preemption.cooldown_s,
+            budget_per_hour=preemption.budget_per_hour,
+        )
+        return SharingConfig(
+            limit_frac=self.limit,
+            certainty_frac=self.certainty,
+            pairs=pairs,
+            separation=separation if self.separate else None,
+        )

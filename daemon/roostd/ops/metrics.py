@@ -113,8 +113,8 @@ class Metrics:
         self.gpus = self._gauge("gpus", "GPUs of usable nodes", ["state"])
         self.wasted = self._counter(
             "wasted_gpu_seconds",
-            "GPU-seconds by kind: held, and what of it was idle, unknown or split; unreachable and "
-            "half_free of free GPUs",
+            "GPU-seconds by kind: held, and what of it was idle, unknown, split or lost by "
+            "neighbours; unreachable and half_free of free GPUs",
             ["kind"],
         )
         self.loop_stall_s = self._histogram(

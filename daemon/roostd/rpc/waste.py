@@ -60,4 +60,5 @@ def _entry(day: str, user_id: int | None, sums: Seconds) -> pb.WasteEntry:
         split_gpu_h=sums.split / _HOUR_S,
         unreachable_gpu_h=sums.unreachable / _HOUR_S,
         half_free_gpu_h=sums.half_free / _HOUR_S,
+        neighbours_gpu_h=sums.neighbours / _HOUR_S,
     )

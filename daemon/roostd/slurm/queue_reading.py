@@ -3,7 +3,6 @@
 A view is read from one snapshot of the queue and the view before it.
 """
 
-from collections import defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from math import inf
@@ -13,6 +12,7 @@ from roost_engine.domain.model import JobId, JobSpec, NodeName, NodeShare
 from roost_slurm.scontrol import JobDetail
 from roost_slurm.squeue import QueuedJob, SlurmJobState
 from roost_slurm.stamp import parse_stamp
+from roostd.slurm.array_limits import ArrayLimits
 from roostd.slurm.held_back import HoldingBack, is_pinned_comment
 from roostd.slurm.jobs import NO_LEASE, RELEASED, JobReader, Unmanaged
 from roostd.slurm.limits import LONGEST_REASON
@@ -114,7 +114,7 @@ class _Reading:
         self._reads: dict[int, ReadFrom] = {}
         self._by_node: dict[tuple[object, ...], NodeRules] = {}
         self._may_reuse = not before.held_back.refusals and self._rules.binds_like(before.rules)
-        self._startable = _startable_task_counts(snapshot)
+        self._arrays = ArrayLimits(snapshot)
         self._waiting: dict[JobId, JobSpec] = {}
         self._running: dict[JobId, tuple[NodeShare, ...]] = {}
         self._blocked: dict[JobId, str] = {}
@@ -326,10 +326,8 @@ class _Reading:
             return "is held"
         if job.dependency:
             return f"depends on {job.dependency}"[:LONGEST_REASON]
-        if job.array_number in self._startable:
-            if self._startable[job.array_number] <= 0:
-                return "its array has as many tasks running as it may"
-            self._startable[job.array_number] -= 1
+        if not self._arrays.take(job.array_number):
+            return "its array has as many tasks running as it may"
         return None
 
     def _settle_until_s(self, job: QueuedJob, job_id: JobId) -> float | None:
@@ -383,20 +381,6 @@ class _Reading:
 def _bound_by(job: QueuedJob) -> tuple[object, ...]:
     """Return what decides which limits on single nodes hold for a job."""
     return job.time_limit_s, job.reservation, job.user_id, job.account, job.partition
-
-
-def _startable_task_counts(snapshot: QueueSnapshot) -> dict[int | None, int]:
-    """Return how many more tasks of each array with a limit may start, by array number."""
-    limits: dict[int | None, int] = {}
-    holding: defaultdict[int | None, int] = defaultdict(int)
-    for job in snapshot.jobs:
-        detail = snapshot.details.get(job.number)
-        holding[job.array_number] += job.is_holding
-        if not job.is_pending or job.array_number is None or detail is None:
-            continue  # the details of a running task are of its start; the limit may be newer
-        if detail.task_limit is not None:
-            limits[job.array_number] = detail.task_limit
-    return {array: limit - holding[array] for array, limit in limits.items()}
 
 
 def _life(job: QueuedJob) -> Life:

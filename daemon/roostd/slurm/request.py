@@ -22,9 +22,11 @@ from roost_slurm.tres import (
     without_gres,
 )
 from roost_slurm.versions import Traits
+from roostd.slurm.port import NotDue
 
 _PINNED_FIELDS = ("TresPerNode", "TresPerJob")
 _REQUEST_FIELDS = (*commands.REQUEST_FIELDS, "CpusPerTres")
+_EARLY_S = 2.0  # engine time follows only steps of the wall clock above a second
 
 
 def check_requeuable(job_id: JobId, detail: JobDetail | None) -> None:
@@ -261,3 +263,17 @@ def asked(detail: JobDetail) -> object:
         detail.memory_per_cpu_bytes,
         detail.is_exclusive,
     )
+
+
+def check_due(job_id: JobId, detail: JobDetail, now_epoch_s: float) -> None:
+    """Check that a job may begin, by its user's begin time: a pin lets it start at once.
+
+    Raises:
+        NotDue: it may not; the wall clock was set back since the job was decided.
+    """
+    stamp = parse_stamp(detail.admin_comment)
+    if stamp is None or stamp.begin_epoch_s is None:
+        return
+    left_s = stamp.begin_epoch_s - now_epoch_s
+    if left_s > _EARLY_S:
+        raise NotDue(job_id, left_s)

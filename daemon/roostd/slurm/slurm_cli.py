@@ -9,10 +9,8 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
 
 from roost_engine.domain.errors import SlurmRefused, SlurmTimeout
 from roost_engine.domain.model import JobId, NodeName, NodeShare, NodeSpec, Placement
@@ -22,21 +20,19 @@ from roost_slurm.scontrol import (
     JobDetail,
     Settings,
     parse_config,
-    parse_jobs,
     parse_nodes,
     parse_racks,
 )
 from roost_slurm.seat_guards import is_guard
 from roost_slurm.shadow_question import FirstStart, parse_answer
-from roost_slurm.squeue import QueuedJob, QueueDump, QueueReader, SlurmJobState
-from roost_slurm.stamp import OTHERS, advice, parse_stamp, seen_by, with_eta
+from roost_slurm.squeue import QueuedJob, SlurmJobState
+from roost_slurm.stamp import OTHERS, advice, with_eta
 from roost_slurm.versions import SlurmVersion, Traits, UnknownVersion, parse_version, traits_of
 from roostd.ops.failpoint import reach
 from roostd.slurm.command import CommandRunner, only_gone
 from roostd.slurm.port import (
     JobNotWaiting,
     NodeClosed,
-    NotDue,
     QuestionUnanswered,
     QueueSnapshot,
     SlurmNode,
@@ -49,8 +45,10 @@ from roostd.slurm.queue import (
     by_begin,
     comments_of,
 )
+from roostd.slurm.record_reader import RecordReader
 from roostd.slurm.request import (
     asked,
+    check_due,
     check_repinnable,
     check_requeuable,
     is_pinned,
@@ -61,14 +59,11 @@ from roostd.slurm.request import (
 from roostd.slurm.rules import SiteRules
 from roostd.slurm.rules_reader import RulesReader
 
-_Record = TypeVar("_Record", QueuedJob, JobDetail)
 _LONGEST_LEASE_S = 86_400.0
 _RULES_INTERVAL_S = 10.0
 _JUDGED = "allocation failure"  # sbatch --test-only: Slurm takes no such job now
 _READING_FRAC = 0.1  # of the time: crowds are looked at less often
 _DUMP_INTERVAL_S_PER_JOB = 0.25e-3  # so that packing the queue costs slurmctld a few percent
-_LONG_DUMP = 100_000  # letters, of about 300 jobs
-_EARLY_S = 2.0  # engine time follows only steps of the wall clock above a second
 _CANCELLABLE = (SlurmJobState.PENDING, SlurmJobState.RUNNING, SlurmJobState.CONFIGURING)
 _IDS_PER_CALL = 400  # stays far below the kernel's limit for one argument, 128 KiB
 
@@ -104,7 +99,7 @@ class SlurmCli:
         self._runner = CommandRunner(bin_dir, conf, timeout_s, concurrent_count)
         self._run = self._runner.run
         self._queue_interval_s, self._wall_clock = queue_interval_s, wall_clock
-        self._reader, self._dump_cost_s = QueueReader(), 0.0
+        self._records = RecordReader(owner)
         self._dump_lock = asyncio.Lock()
         self._next_dump: asyncio.Task[QueueSnapshot] | None = None
         self._last_dump_s = -queue_interval_s
@@ -115,7 +110,6 @@ class SlurmCli:
         self._begins: dict[JobId, int] = {}  # of jobs whose users asked for a begin time
         self._dumped: tuple[QueuedJob, ...] = ()  # the last dump as it was
         self._version: SlurmVersion | None = None
-        self._owner = owner
 
     async def version(self) -> SlurmVersion:
         """See SlurmPort."""
@@ -187,14 +181,15 @@ class SlurmCli:
     async def _dump(self) -> QueueSnapshot:
         async with self._dump_lock:
             crowd_s = len(self._dumped) * _DUMP_INTERVAL_S_PER_JOB
-            least_s = max(self._queue_interval_s, self._dump_cost_s / _READING_FRAC, crowd_s)
+            reading_s = self._records.dump_cost_s / _READING_FRAC
+            least_s = max(self._queue_interval_s, reading_s, crowd_s)
             due_s = self._last_dump_s + least_s
             await asyncio.sleep(max(0.0, due_s - time.monotonic()))
             self._next_dump = None  # later callers may know of changes that this dump misses
             self._last_dump_s, at_epoch_s = time.monotonic(), self._wall_clock()
             argv = commands.queue()
             text = await self._run(argv)
-            dump, self._dump_cost_s = await self._read_dump(text)
+            dump = await self._records.dump(text)
             if dump.malformed_count and not dump.jobs:
                 raise SlurmRefused(argv, 0, f"no line of {dump.malformed_count} is a record")
             self._dumped = dump.jobs
@@ -219,17 +214,6 @@ class SlurmCli:
         if guards:
             with contextlib.suppress(SlurmRefused, SlurmTimeout):  # the next dump shows those left
                 await self._run(commands.cancel(guards[:_IDS_PER_CALL]))
-
-    async def _read_dump(self, text: str) -> tuple[QueueDump, float]:
-        """Return a dump and the CPU time that reading it took; a long one stalls no other task."""
-
-        def read() -> tuple[QueueDump, float]:
-            began_s = time.thread_time()
-            dump = self._reader.read(text)
-            dump = replace(dump, jobs=tuple(map(self._as_seen, dump.jobs)))
-            return dump, time.thread_time() - began_s
-
-        return await asyncio.to_thread(read) if len(text) > _LONG_DUMP else read()
 
     async def allocation(self, job_id: JobId) -> tuple[NodeShare, ...]:
         """See SlurmPort."""
@@ -379,21 +363,12 @@ class SlurmCli:
 
     async def _all_details(self, wanted: Collection[int]) -> dict[int, JobDetail]:
         text = await self._run(commands.show_jobs())
-        return await asyncio.to_thread(self._shown, text, wanted)
-
-    def _shown(self, text: str, wanted: Collection[int] | None = None) -> dict[int, JobDetail]:
-        found = parse_jobs(text, wanted)
-        return {number: self._as_seen(detail) for number, detail in found.items()}
-
-    def _as_seen(self, record: _Record) -> _Record:
-        """Return a job's record as this daemon may read it: another daemon's lease is none."""
-        comment = seen_by(self._owner, record.admin_comment)
-        return record if comment is record.admin_comment else replace(record, admin_comment=comment)
+        return await asyncio.to_thread(self._records.details, text, wanted)
 
     async def _detail(self, job_id: str) -> JobDetail | None:
         """Read one job's details; None when the job is gone, or its record is forged."""
         try:
-            jobs = self._shown(await self._run(commands.show_job(job_id)))
+            jobs = self._records.details(await self._run(commands.show_job(job_id)))
         except SlurmRefused as error:
             if only_gone(error):
                 return None
@@ -402,17 +377,3 @@ class SlurmCli:
         if job_id.isdecimal():
             return jobs.get(int(job_id))
         return next(iter(jobs.values())) if len(jobs) == 1 else None
-
-
-def check_due(job_id: JobId, detail: JobDetail, now_epoch_s: float) -> None:
-    """Check that a job may begin, by its user's begin time: a pin lets it start at once.
-
-    Raises:
-        NotDue: it may not; the wall clock was set back since the job was decided.
-    """
-    stamp = parse_stamp(detail.admin_comment)
-    if stamp is None or stamp.begin_epoch_s is None:
-        return
-    left_s = stamp.begin_epoch_s - now_epoch_s
-    if left_s > _EARLY_S:
-        raise NotDue(job_id, left_s)

@@ -34,6 +34,7 @@ class _Run:
         started_s: of the run; another start is another run.
         step_count, at_s: where the window begins.
         told_frac, told_s: the speed reported last, and when; None: none was.
+        predicted: the log slowdown that was predicted then; None: none was.
     """
 
     started_s: float
@@ -41,6 +42,7 @@ class _Run:
     at_s: float
     told_frac: float | None = None
     told_s: float = 0.0
+    predicted: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +129,16 @@ class ProgressBook:
             return Verdict(f"{rate:.3g} steps per second are not believed")
         return Verdict(speed=self._learn(record, run, rate, at_s, expect))
 
+    def predicted_loss(self, record: JobRecord) -> float | None:
+        """Return the share of its speed that a run was predicted to lose when it last reported.
+
+        None where it has not reported, or nothing was predicted.
+        """
+        run = self._runs.get(record.job_id)
+        if run is None or run.predicted is None or run.started_s != record.started_s:
+            return None
+        return max(1.0 - exp(-run.predicted), 0.0)
+
     def use_model(self, name: str) -> int:
         """Learn against the predictions of this model from now on.
 
@@ -171,6 +183,7 @@ class ProgressBook:
             return None
         run.told_frac, run.told_s = speed_frac, at_s
         found = expect()
+        run.predicted = None if found is None else found.mean
         if found is not None:
             self.table.observe(
                 kind, found.beside, found.mean, found.spread, speed_frac, found.placement

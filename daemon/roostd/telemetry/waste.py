@@ -30,6 +30,7 @@ class Seconds:
         idle: of these, idle for long.
         unknown: of these, without telemetry.
         split: of these, half of a linked pair without need.
+        neighbours: of these, what neighbours cost: a job at 80 % of its speed loses a fifth.
         unreachable: free, without a CPU or memory beside it.
         half_free: free, while the other half of the pair is not.
     """
@@ -40,9 +41,11 @@ class Seconds:
     split: float = 0.0
     unreachable: float = 0.0
     half_free: float = 0.0
+    neighbours: float = 0.0
 
 
 KINDS = tuple(each.name for each in fields(Seconds))
+_FIRST = KINDS[:6]  # in every file
 
 
 @dataclass(slots=True)
@@ -130,7 +133,9 @@ def read_tally(text: str) -> WasteTally:
 
 
 def _seconds(sums: Mapping[str, object]) -> Seconds:
-    values = {kind: float(str(sums[kind])) for kind in KINDS}
+    # Files of earlier versions do not have the kinds that came later.
+    given = {kind: sums[kind] if kind in _FIRST else sums.get(kind, 0) for kind in KINDS}
+    values = {kind: float(str(value)) for kind, value in given.items()}
     if not all(isfinite(value) and value >= 0 for value in values.values()):
         raise ValueError("a sum is below 0 or no number")
     return Seconds(**values)

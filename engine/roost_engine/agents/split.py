@@ -27,7 +27,7 @@ class Split:
             cluster: the nodes.
             agent_count: 1 or more.
         """
-        racks = sorted(zip(cluster.rack_names, cluster.rack_nodes, strict=True))
+        racks = sorted(zip(cluster.racks.names, cluster.rack_nodes, strict=True))
         sizes = [int(cluster.gpu_count[nodes_in(nodes)].sum()) for _, nodes in racks]
         parts, before, total = [NO_NODES] * agent_count, 0, sum(sizes)
         for number, ((_, nodes), size) in enumerate(zip(racks, sizes, strict=True)):

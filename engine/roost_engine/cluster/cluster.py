@@ -18,6 +18,7 @@ from roost_engine.cluster.labels import NodeLabels
 from roost_engine.cluster.link_table import MAX_GPUS, LinkTable, mask_of
 from roost_engine.cluster.loads import NodeLoads
 from roost_engine.cluster.node_sets import NO_NODES, NodeSet, doubled, node_set, node_set_where
+from roost_engine.cluster.racks import Racks
 from roost_engine.cluster.seats import Seats
 from roost_engine.domain.events import LOAD_COLUMNS
 from roost_engine.domain.model import GpuUuid, JobId, NodeName, NodeShare, NodeSpec
@@ -40,9 +41,9 @@ class Cluster:
             more than MAX_GPUS.
         usable: bool [node], Slurm would start a job there.
         asleep: the nodes that have to boot first.
-        rack_id, kind: int64 [node]; `kind` is a position in `tables`.
-        rack_of: `rack_id` as a list.
-        rack_nodes: by rack id, its nodes.
+        kind: int64 [node], a position in `tables`.
+        racks: the rack of each node.
+        rack_of, rack_nodes: parts of it: by node, the id of its rack; by rack id, its nodes.
         tables: link tables, by kind of node.
         loads: how busy the GPUs are.
         free: what is free on each node.
@@ -67,10 +68,8 @@ class Cluster:
         self.kind = np.zeros(64, dtype=np.int64)
         self.tables: list[LinkTable] = []
         self._kinds: dict[LinkMatrix, int] = {}
-        self.rack_id = np.zeros(64, dtype=np.int64)
-        self.rack_of: list[int] = []
-        self.rack_nodes: list[NodeSet] = []
-        self._rack_ids: dict[str, int] = {}
+        self.racks = Racks()
+        self.rack_of, self.rack_nodes = self.racks.of_node, self.racks.nodes
         self._labels = NodeLabels()
         self.loads = NodeLoads()
         self.free = FreeCapacity()
@@ -92,11 +91,6 @@ class Cluster:
     def free_mask(self) -> NDArray[np.int64]:
         """The healthy GPUs that no job holds: int64 [node]."""
         return self.free.gpu_masks
-
-    @property
-    def rack_names(self) -> Collection[str]:
-        """The names of the racks, by rack id."""
-        return self._rack_ids.keys()
 
     @property
     def free_gpu_count(self) -> int:
@@ -123,7 +117,7 @@ class Cluster:
         self.cpu_count[node], self.memory_bytes[node] = spec.cpu_count, spec.memory_bytes
         self.usable[node] = spec.usable and self.gpu_count[node] > 0
         self.asleep = self.asleep & ~(1 << node) | spec.asleep << node
-        self._set_rack(node, self._rack_ids.setdefault(spec.rack, len(self._rack_ids)))
+        self.racks.change(node, spec.rack)
         self._labels.change(node, old, spec)
         self.specs[node] = spec
         self.memo.clear()
@@ -352,7 +346,7 @@ class Cluster:
         self.names.append(name)
         self.specs.append(None)
         self.uuids.append(())
-        self.rack_of.append(0)
+        self.racks.add_node()
         self.free.add_node()
         self._labels.add_node()
         self.loads.add_node()
@@ -364,7 +358,6 @@ class Cluster:
         self.cpu_count = doubled(self.cpu_count)
         self.memory_bytes = doubled(self.memory_bytes)
         self.usable = doubled(self.usable)
-        self.rack_id = doubled(self.rack_id)
         self.kind = doubled(self.kind)
 
     def _set_links(self, node: int, links: LinkMatrix, gpu_count: int) -> None:
@@ -381,13 +374,6 @@ class Cluster:
         broken = mask_of(tuple(gpu for at, gpu in self.faults if at == node))
         return (1 << int(self.gpu_count[node])) - 1 & ~broken
 
-    def _set_rack(self, node: int, rack: int) -> None:
-        if rack == len(self.rack_nodes):
-            self.rack_nodes.append(NO_NODES)
-        self.rack_nodes[self.rack_of[node]] &= ~(1 << node)
-        self.rack_nodes[rack] |= 1 << node
-        self.rack_id[node] = self.rack_of[node] = rack
-
     def check_invariants(self) -> None:
         """Compute every count again from the shares; raise AssertionError where one has drifted."""
         holders = [[0] * MAX_GPUS for _ in range(len(self))]
@@ -403,10 +389,7 @@ class Cluster:
         healthy = [self._healthy_gpus(node) for node in range(len(self))]
         kinds = self.kind[: len(self)].tolist()
         self.free.check(kinds, healthy, holders, cpus, memory_bytes)
-        for node in range(len(self)):
-            assert self.rack_id[node] == self.rack_of[node], f"rack of node {node} drifted"
-            assert self.rack_nodes[self.rack_of[node]] >> node & 1, f"rack of node {node} drifted"
-        assert sum(map(int.bit_count, self.rack_nodes)) == len(self), "nodes of racks drifted"
+        self.racks.check()
 
 
 def _unknown_links(gpu_count: int) -> LinkMatrix:

@@ -17,7 +17,7 @@ from roost_engine.cluster.link_table import LinkTable, SubsetChoice
 from roost_engine.cluster.node_groups import NodeGroup, NodeGroups
 from roost_engine.cluster.node_sets import NO_NODES, NodeSet, doubled, first_nodes
 
-_MANY = 8  # groups in the ranking for each one with nodes: to sort the latter is quicker
+_MANY = 2  # groups in the ranking for each one with nodes: to sort the latter is quicker
 
 
 class RankedGroup(NamedTuple):

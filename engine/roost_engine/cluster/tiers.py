@@ -45,7 +45,7 @@ def largest_sizes(cluster: Cluster) -> tuple[int, int]:
     if not isinstance(known, tuple):
         counts = cluster.gpu_count[: len(cluster)]
         racks = np.zeros(len(cluster) + 1, dtype=np.int64)
-        np.add.at(racks, cluster.rack_id[: len(cluster)], counts)
+        np.add.at(racks, cluster.racks.ids[: len(cluster)], counts)
         known = int(counts.max(initial=0)), int(racks.max(initial=0))
         cluster.memo[_SIZES] = known
     node_gpus, rack_gpus = known
@@ -66,5 +66,5 @@ def _closest_tier(cluster: Cluster, shape: Shape) -> Tier:
     large_enough = cluster.gpu_count[: len(cluster)] >= shape.gpus_per_node
     if shape.node_count == 1:
         return Tier.NODE if large_enough.any() else Tier.CLUSTER
-    in_rack = np.bincount(cluster.rack_id[: len(cluster)][large_enough])
+    in_rack = np.bincount(cluster.racks.ids[: len(cluster)][large_enough])
     return Tier.RACK if (in_rack >= shape.node_count).any() else Tier.CLUSTER

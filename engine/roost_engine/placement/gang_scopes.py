@@ -232,7 +232,7 @@ class ManyNodes:
         place_of_rack[list(self._racks)] = np.arange(len(self._racks))  # a tuple would be one index
         # One number to sort by, as hours, minutes and seconds make one number of seconds: the
         # second rack, 3 free GPUs and half of the load are (1 * 17 + 3) * 1024 + 512.
-        place = place_of_rack[cluster.rack_id[nodes]] * (MAX_GPUS + 1) + POPCOUNT[self._free]
+        place = place_of_rack[cluster.racks.ids[nodes]] * (MAX_GPUS + 1) + POPCOUNT[self._free]
         place = place * (_LOAD_STEPS + 1) + _load_steps(cluster.loads.mean[nodes])
         order = np.argsort(place, kind="stable")
         return nodes[order], self._free[order], self._kind[order]

@@ -66,10 +66,13 @@ def find_gangs(
     enough = [rack for rack, count in counts.items() if count >= shape.node_count]
     if required:
         enough = [rack for rack in enough if not required & ~cluster.rack_nodes[rack]]
-    scopes = [
-        scope_of(cluster, cluster.rack_nodes[rack] & nodes & ~required, (rack,))
-        for rack in sorted(enough, key=counts.__getitem__)[:RACK_COUNT]
-    ]
+    if len(racks) == 1 and not required:
+        scopes = [everything]
+    else:
+        scopes = [
+            scope_of(cluster, cluster.rack_nodes[rack] & nodes & ~required, (rack,))
+            for rack in sorted(enough, key=counts.__getitem__)[:RACK_COUNT]
+        ]
     if len(racks) > 1:
         scopes.append(scope_of(cluster, nodes & ~required, racks) if required else everything)
     fixed, found = mask_of(fixed_indices), dict[tuple[NodeSet, int], None]()
@@ -137,7 +140,7 @@ def _count_by_rack(cluster: Cluster, nodes: NodeSet) -> dict[int, int]:
             rack = cluster.rack_of[node]
             few[rack] = few.get(rack, 0) + 1
         return dict(sorted(few.items()))
-    counts = np.bincount(cluster.rack_id[node_array(nodes)])
+    counts = np.bincount(cluster.racks.ids[node_array(nodes)])
     racks = np.flatnonzero(counts)
     return dict(zip(racks.tolist(), counts[racks].tolist(), strict=True))
 

@@ -24,11 +24,13 @@ from roost_engine.plugins.policy_kinds import (
 from roost_engine.plugins.stacks import OrderKind, PlacementKind
 from roost_engine.policies.canary import CanaryGate, CanaryOrder, CanaryScore, Slot, UserShare
 from roost_engine.policies.heuristics import NoPreemption, OpenGate, PriorityOrder, ShapeByShape
+from roost_engine.policies.preemption_protocols import (
+    PreemptPolicy,
+)
 from roost_engine.policies.protocols import (
     CandidatePolicy,
     GatePolicy,
     OrderPolicy,
-    PreemptPolicy,
     ScorePolicy,
     TunableTimers,
 )
@@ -52,7 +54,13 @@ from roost_engine.scoring.graph_score import GraphScore
 from roost_engine.scoring.heuristic import HeuristicScore
 from roost_engine.scoring.neighbour_corrections import Corrections
 from roost_engine.scoring.neighbours import NeighbourScore
-from roost_engine.sharing.pairs import PairRule, Pairs, SharingConfig
+from roost_engine.sharing.pairs import (
+    PairRule,
+    Pairs,
+    PairsState,
+    SeparationConfig,
+    SharingConfig,
+)
 
 GateNumbers: TypeAlias = DelayConfig | DallyConfig | None
 
@@ -80,6 +88,7 @@ class Policies:
         learned: the parts whose knowledge outlives the engine.
         ends: how predictions take part in reservations; None: time limits alone do.
         sharing: says which pairs of jobs may share a GPU; None: no pair.
+        separation: when a pair that turned out bad is separated; None: never.
     """
 
     order: OrderPolicy = field(default_factory=PriorityOrder)
@@ -92,6 +101,7 @@ class Policies:
     learned: "LearnedParts" = field(default_factory=lambda: LearnedParts())
     ends: EndsConfig | None = None
     sharing: PairRule | None = None
+    separation: SeparationConfig | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +110,7 @@ class LearnedParts:
 
     gate: DelayGate | None = None
     preemption: NetworkPreemption | None = None
+    sharing: Pairs | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,6 +119,7 @@ class Knowledge:
 
     gate: DelayState | None = None
     preemption: PreemptionState | None = None
+    sharing: PairsState | None = None
     predictors: PredictorsState | None = None
 
 
@@ -236,9 +248,8 @@ class Plugins:
             score=score,
             predictors=predictors,
             ends=self.ends if predictors is not None else None,
-            sharing=None if self.sharing is None else Pairs(self.sharing),
         )
-        policies = self._with_preemption(self._with_gate(policies))
+        policies = self._with_sharing(self._with_preemption(self._with_gate(policies)))
         return self._with_canary(policies, models)
 
     def _order(
@@ -279,6 +290,16 @@ class Plugins:
                 if self.knowledge.gate is not None:
                     gate.restore(self.knowledge.gate)
                 return _with_delay_gate(policies, gate)
+
+    def _with_sharing(self, policies: Policies) -> Policies:
+        if self.sharing is None:
+            return policies
+        pairs = Pairs(self.sharing)
+        if self.knowledge.sharing is not None:
+            pairs.restore(self.knowledge.sharing)
+        learned = replace(policies.learned, sharing=pairs)
+        separation = self.sharing.separation
+        return replace(policies, sharing=pairs, separation=separation, learned=learned)
 
     def _with_preemption(self, policies: Policies) -> Policies:
         preemption = make_preemption(self.preemption, policies.predictors)
@@ -332,4 +353,6 @@ def _without_predictors(policies: Policies, before: Knowledge) -> Knowledge:
         found = replace(found, gate=replace(learned.gate.state(), waits=()))
     if learned.preemption is not None:
         found = replace(found, preemption=learned.preemption.state())
+    if learned.sharing is not None:
+        found = replace(found, sharing=learned.sharing.state())
     return found

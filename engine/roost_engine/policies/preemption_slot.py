@@ -8,7 +8,7 @@ from roost_engine.domain.errors import PolicyError
 from roost_engine.domain.tier import Tier
 from roost_engine.job_record import JobRecord, JobState
 from roost_engine.policies.heuristics import NoPreemption
-from roost_engine.policies.protocols import (
+from roost_engine.policies.preemption_protocols import (
     JudgingMoves,
     JudgingPreemption,
     MovingPreemption,

@@ -267,9 +267,10 @@ class Preemption:
         if record is None or record.state is not JobState.STOPPING:
             return
         del self._table.stopping[job_id]
-        record.state, record.reason = JobState.RUNNING, ""
-        record.safe_until_s = at_s + MAX_BACKOFF_S
-        self._track_running(job_id, record)
+        record.state, record.reason, record.safe_until_s = JobState.RUNNING, "", inf
+        if self._policy.lease_s(record) < inf:  # else it was asked to part from a bad neighbour
+            record.safe_until_s = at_s + MAX_BACKOFF_S
+            self._track_running(job_id, record)
 
     @property
     def has_migrations(self) -> bool:

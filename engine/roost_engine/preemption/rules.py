@@ -9,14 +9,16 @@ from math import inf
 from typing import TypeAlias
 
 from roost_engine.job_record import JobRecord
-from roost_engine.policies.protocols import (
+from roost_engine.policies.preemption_protocols import (
     JudgingPreemption,
     PreemptPolicy,
     ServesDeferred,
+)
+from roost_engine.policies.protocols import (
     SortKey,
 )
 from roost_engine.policies.slots import name_of
-from roost_engine.preemption.permission import StopPermission
+from roost_engine.policies.stop_permission import StopPermission
 from roost_engine.queue.orders import Value, attained_service
 
 ROUND_S = 360.0  # of Gavel (OSDI 2020)

@@ -156,7 +156,7 @@ def _uplinks(
     ends = np.append(parts.begins[1:], len(parts.node))
     for each in crossing.tolist():
         nodes = parts.node[parts.begins[each] : ends[each]]
-        spanned = np.unique(cluster.rack_id[nodes])
+        spanned = np.unique(cluster.racks.ids[nodes])
         pods_spanned = {graph.pod_of(rack) for rack in spanned.tolist()}
         numbers[each], racks[each] = len(spanned), of_rack[spanned].max()
         if len(pods_spanned) > 1:
@@ -173,7 +173,7 @@ def context_of(cluster: Cluster, tree: GraphTree, parts: Parts) -> NDArray[np.fl
     sums = np.einsum("pg,pgh->ph", bits, tree.gpus[parts.node]).astype(np.float64)
     gpus = np.add.reduceat(sums, parts.begins, axis=0)
     counts = np.add.reduceat(bits.sum(axis=1, dtype=np.float64), parts.begins)
-    rack = cluster.rack_id[parts.node]
+    rack = cluster.racks.ids[parts.node]
     pod = tree.graph.pod_ids[rack]
     context = np.empty((len(parts.begins), CONTEXT_WIDTH), dtype=np.float32)
     levels = (

@@ -87,7 +87,7 @@ class ClusterGraph:
             (
                 cluster.free_mask[:count],
                 cluster.kind[:count],
-                cluster.rack_id[:count],
+                cluster.racks.ids[:count],
                 cluster.usable[:count],
             ),
             axis=1,
@@ -113,9 +113,9 @@ class ClusterGraph:
         return np.flatnonzero(changed)
 
     def _note_racks(self, cluster: Cluster) -> None:
-        if len(cluster.rack_names) == len(self._pod_of_rack):
+        if len(cluster.racks.names) == len(self._pod_of_rack):
             return
-        for name in list(cluster.rack_names)[len(self._pod_of_rack) :]:
+        for name in list(cluster.racks.names)[len(self._pod_of_rack) :]:
             pod = self._pods.setdefault(name.rpartition("/")[0], len(self._pods))
             self._pod_of_rack.append(pod)
         if len(self.pod_ids) < len(self._pod_of_rack):

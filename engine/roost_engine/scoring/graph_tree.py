@@ -130,7 +130,7 @@ class GraphTree:
         answer = self._ask({names.NODES: graph.node_rows(nodes), names.NODE_REST: means})
         self.nodes[nodes] = answer[names.NODE_EMBEDDINGS]
         racks = np.arange(len(self.racks))
-        rest = _means(self.nodes, cluster.rack_id[: len(cluster)], len(racks))
+        rest = _means(self.nodes, cluster.racks.ids[: len(cluster)], len(racks))
         answer = self._ask({names.RACKS: graph.rack_rows(racks), names.RACK_REST: rest})
         self.racks = answer[names.RACK_EMBEDDINGS]
         rest = _means(self.racks, graph.pod_ids, len(self.pods))
@@ -144,7 +144,7 @@ class GraphTree:
         owner = np.concatenate([np.repeat(at, size) for at, size in blocks])
         shares = np.zeros((len(nodes), len(owner)), dtype=np.float32)
         shares[owner, np.arange(len(owner))] = 1 / cluster.gpu_count[nodes[owner]]
-        rack_of = cluster.rack_id[: len(cluster)]
+        rack_of = cluster.racks.ids[: len(cluster)]
         racks = np.unique(rack_of[nodes])
         node_shares, rack_rest = _shares(self.nodes, rack_of, racks, nodes)
         pods = np.arange(len(self.pods))

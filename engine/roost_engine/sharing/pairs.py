@@ -20,7 +20,8 @@ from roost_engine.domain.model import JobId, JobSpec
 
 MEASURED_RUNS = 2.0
 MOST_RUNS = 20  # of a pair and user; the ones that reported last count
-_MOST_OBSERVED = 10_000  # pairs of models and a user
+_MOST_OBSERVED = 2_000  # pairs of models and a user
+_MOST_ALONE = 10_000  # runs; those that reported last
 _LEAST_SPEED_FRAC = 0.05  # what stands still does not do so because of its neighbour
 LEAST_SPREAD = 0.02  # two runs of one job alone differ by about as much
 
@@ -43,6 +44,25 @@ class PairSpeed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SeparationConfig:
+    """When a pair that turned out bad is separated while both jobs run.
+
+    Attributes:
+        partitions: the partitions that allow preemption; None: every job may be stopped.
+        settle_s: for so long a job must have been too slow.
+        restart_s: time that a restart costs a job, besides its lost work.
+        cooldown_s: shortest time between two requests to stop the same job.
+        budget_per_hour: most jobs of one partition that are stopped for this within an hour.
+    """
+
+    partitions: tuple[str, ...] | None = None
+    settle_s: float = 300.0  # the first minutes beside another job are those of its start
+    restart_s: float = 120.0
+    cooldown_s: float = 7_200.0
+    budget_per_hour: int = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SharingConfig:
     """How jobs share GPUs.
 
@@ -50,11 +70,13 @@ class SharingConfig:
         limit_frac: the most speed that either job of a pair may lose.
         certainty_frac: the probability with which it must lose less.
         pairs: what was measured; each ordered pair once.
+        separation: when a bad pair is separated; None, as in journals of earlier versions: never.
     """
 
     limit_frac: float = 0.15
     certainty_frac: float = 0.8
     pairs: tuple[PairSpeed, ...] = ()
+    separation: SeparationConfig | None = None
 
 
 class Slowdown(NamedTuple):
@@ -98,6 +120,19 @@ class CorrectedPair(NamedTuple):
     is_bad: bool
 
 
+@dataclass(frozen=True, slots=True)
+class PairsState:
+    """What runs have taught, as plain data.
+
+    Attributes:
+        observed: (user, model, beside, (job, log slowdown) of each run), oldest first.
+        alone: (job, its last speed without a partner).
+    """
+
+    observed: tuple[tuple[int, str, str, tuple[tuple[JobId, float], ...]], ...] = ()
+    alone: tuple[tuple[JobId, float], ...] = ()
+
+
 class PairRule(Protocol):
     """May two jobs share a GPU?"""
 
@@ -112,8 +147,23 @@ class PairRule(Protocol):
 class LearningRule(PairRule, Protocol):
     """A rule that learns from the speeds of jobs that share."""
 
-    def observe(self, job: JobSpec, other: JobSpec, speed_frac: float) -> None:
-        """Take in the speed of a job beside another, of that alone."""
+    def note_speed(self, job: JobSpec, other: JobSpec | None, speed_frac: float) -> float | None:
+        """Take in a reported speed.
+
+        Args:
+            job: the job that reports.
+            other: the one job that shares its GPUs; None: none does.
+            speed_frac: what it reports, of its ideal speed.
+
+        Returns:
+            Its speed of that alone; None: it is alone.
+        """
+
+    def is_beyond_limit(self, speed_frac: float) -> bool:
+        """Return whether a job at this speed, of that alone, loses more than it may."""
+
+    def forget(self, job_id: JobId) -> None:
+        """Forget the speed alone of a job that has ended."""
 
     def corrected(self) -> list[CorrectedPair]:
         """Return the pairs that runs have corrected."""
@@ -127,6 +177,7 @@ class Pairs:
         self._quantile = NormalDist().inv_cdf(config.certainty_frac)
         self._known = {key_of(pair.model, pair.beside): self._of(pair) for pair in config.pairs}
         self._observed: dict[_Observed, dict[JobId, float]] = {}  # log slowdown of each run
+        self._alone_frac: dict[JobId, float] = {}  # the last speed of a run without a partner
 
     def _of(self, pair: PairSpeed) -> Slowdown:
         mean, spread = -log(pair.speed_frac), max(pair.spread, LEAST_SPREAD)
@@ -146,6 +197,17 @@ class Pairs:
         runs = self._observed.get((job.user_id, key))
         return self._corrected(measured, runs) if measured and runs else measured
 
+    def lost_frac(self, job: JobSpec, other: JobSpec) -> float | None:
+        """Return the share of its speed that a running job loses; None: that is not known.
+
+        It is what the run last reported, and what is expected of the pair where it reports nothing.
+        """
+        runs = self._observed.get((job.user_id, key_of(job.model, other.model)), {})
+        if job.job_id in runs:
+            return _lost(runs[job.job_id])
+        expected = self.loss(job, other)
+        return None if expected is None else _lost(expected.mean)
+
     def _corrected(self, measured: Slowdown, runs: Mapping[JobId, float]) -> Slowdown:
         total = MEASURED_RUNS * measured.mean + sum(runs.values())
         mean = total / (MEASURED_RUNS + len(runs))
@@ -161,6 +223,46 @@ class Pairs:
             pair = (user_id, *key, measured.mean, now.mean, len(runs), is_bad)
             found.append(CorrectedPair(*pair))
         return sorted(found, key=lambda one: (not one.is_bad, -one.corrected, one))
+
+    def note_speed(self, job: JobSpec, other: JobSpec | None, speed_frac: float) -> float | None:
+        """See LearningRule.
+
+        What a job lost before, by its links for instance, is not the other job's doing.
+        """
+        if other is None:
+            self._alone_frac.pop(job.job_id, None)
+            self._alone_frac[job.job_id] = speed_frac
+            while len(self._alone_frac) > _MOST_ALONE:
+                del self._alone_frac[next(iter(self._alone_frac))]
+            return None
+        alone_frac = self._alone_frac.get(job.job_id, 1.0)
+        beside_frac = speed_frac / alone_frac if alone_frac > 0 else 1.0
+        self.observe(job, other, beside_frac)
+        return beside_frac
+
+    def is_beyond_limit(self, speed_frac: float) -> bool:
+        """See LearningRule."""
+        return -log(max(speed_frac, _LEAST_SPEED_FRAC)) > self._most
+
+    def forget(self, job_id: JobId) -> None:
+        """See LearningRule."""
+        self._alone_frac.pop(job_id, None)
+
+    def state(self) -> PairsState:
+        """Return what runs have taught, for a later engine."""
+        observed = tuple(
+            (user_id, *key, tuple(runs.items())) for (user_id, key), runs in self._observed.items()
+        )
+        return PairsState(observed, tuple(self._alone_frac.items()))
+
+    def restore(self, state: PairsState) -> None:
+        """Know what was known when a state was taken, of the pairs that the table still has."""
+        self._observed = {
+            (user_id, (model, beside)): dict(runs)
+            for user_id, model, beside, runs in state.observed
+            if (model, beside) in self._known
+        }
+        self._alone_frac = dict(state.alone)
 
     def observe(self, job: JobSpec, other: JobSpec, speed_frac: float) -> None:
         """Take in the speed of a job beside another; the last of each run counts.

@@ -6,6 +6,7 @@ both say how much GPU memory they need and both are expected to lose little enou
 """
 
 from collections.abc import Callable
+from math import inf
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -15,7 +16,7 @@ from roost_engine.cluster.features import COLUMNS
 from roost_engine.cluster.link_table import indices_of, mask_of
 from roost_engine.cluster.node_sets import NO_NODES, NodeSet
 from roost_engine.cluster.seats import Seats
-from roost_engine.domain.actions import Decision
+from roost_engine.domain.actions import Action, Decision
 from roost_engine.domain.events import (
     Event,
     JobEnded,
@@ -35,7 +36,14 @@ from roost_engine.domain.tier import Tier
 from roost_engine.job_record import JobRecord, JobState
 from roost_engine.placement.eligibility import usable_nodes
 from roost_engine.policies.protocols import CandidatePolicy
-from roost_engine.sharing.pairs import CorrectedPair, LearningRule, PairRule, Slowdown
+from roost_engine.sharing.pairs import (
+    CorrectedPair,
+    LearningRule,
+    PairRule,
+    SeparationConfig,
+    Slowdown,
+)
+from roost_engine.sharing.separation import Separation
 from roost_engine.table.job_table import JobTable
 
 POLICY = "sharing"
@@ -88,17 +96,26 @@ class Seating:
         rule: says which pairs are good.
         table: the jobs.
         candidates: proposes whole GPUs.
+        separation: when bad pairs are separated; None: never.
 
     Attributes:
         seats: the seats that jobs hold.
     """
 
-    def __init__(self, rule: PairRule, table: JobTable, candidates: CandidatePolicy) -> None:
+    def __init__(
+        self,
+        rule: PairRule,
+        table: JobTable,
+        candidates: CandidatePolicy,
+        separation: SeparationConfig | None = None,
+    ) -> None:
         self._table, self._candidates, self._rule = table, candidates, rule
         self.seats = table.cluster.seats = Seats()
         self._learning = rule if isinstance(rule, LearningRule) else None
         self._is_due = False
-        self._alone_frac: dict[JobId, float] = {}  # the last speed of a run without a partner
+        self._separation: Separation | None = None
+        if separation is not None and self._learning is not None:
+            self._separation = Separation(separation, self._learning, table, candidates)
         self._numbers: dict[_Host, int] = {}
         self._next_number = 0
         # By waiting job: no host below this number is good for it.
@@ -114,7 +131,7 @@ class Seating:
             case _:
                 pass
         if isinstance(event, SpeedSeen):
-            self._observe(event.job_id, event.speed_frac)
+            self._observe(event)
         if isinstance(event, LoadSeen | LinksSeen | SpeedSeen):
             return
         self._is_due = True
@@ -125,7 +142,10 @@ class Seating:
                 pass
             case JobEnded():
                 self._examined.pop(event.job_id, None)
-                self._alone_frac.pop(event.job_id, None)
+                if self._learning is not None:
+                    self._learning.forget(event.job_id)
+                if self._separation is not None:
+                    self._separation.forget(event.job_id)
             case _:
                 self._examined.clear()
 
@@ -133,23 +153,36 @@ class Seating:
         """Return the pairs that runs have corrected, for operators."""
         return [] if self._learning is None else self._learning.corrected()
 
-    def _observe(self, job_id: JobId, speed_frac: float) -> None:
-        """Correct a pair by the speed of a job that shares its GPUs with one other.
+    def _observe(self, event: SpeedSeen) -> None:
+        """Correct a pair by the speed of a job that shares its GPUs with one other."""
+        record, partners = self._table.jobs.get(event.job_id), self.seats.partners(event.job_id)
+        if self._learning is None or record is None or len(partners) > 1:
+            return
+        other = self._table.jobs.get(partners[0]) if partners else None
+        if partners and other is None:
+            return
+        beside = None if other is None else other.spec
+        beside_frac = self._learning.note_speed(record.spec, beside, event.speed_frac)
+        if other is None or beside_frac is None:
+            return
+        self._examined.clear()  # a pair may be good now that was not
+        if self._separation is not None:
+            self._separation.note(record, other, beside_frac, event.at_s)
 
-        What the job lost before, by its links for instance, is not the other job's doing.
+    def separate(self, reserved: NodeSet, at_s: float, actions: list[Action]) -> None:
+        """Stop a job of each pair that turned out bad, where the site allows it.
+
+        Args:
+            reserved: nodes that are reserved for a job that waits.
+            at_s: engine time.
+            actions: receives what follows.
         """
-        if self._learning is None:
-            return
-        record, partners = self._table.jobs.get(job_id), self.seats.partners(job_id)
-        if record is None or not partners:
-            self._alone_frac[job_id] = speed_frac
-            return
-        other = self._table.jobs.get(partners[0]) if len(partners) == 1 else None
-        if other is not None:
-            alone_frac = self._alone_frac.get(job_id, 1.0)
-            beside_frac = speed_frac / alone_frac if alone_frac > 0 else 1.0
-            self._learning.observe(record.spec, other.spec, beside_frac)
-            self._examined.clear()  # a pair may be good now that was not
+        if self._separation is not None:
+            self._separation.consider(reserved, at_s, actions)
+
+    def review_s(self, at_s: float) -> float:
+        """Return when to look at bad pairs again without an event; inf: never."""
+        return inf if self._separation is None else self._separation.review_s(at_s)
 
     def place(self, reserved: NodeSet, at_s: float, put: Put) -> None:
         """Place the waiting jobs that find a seat, in order.
@@ -245,6 +278,9 @@ class Seating:
         if len(host.gpus) < shape.gpus_per_node or host.cpu_count < shape.cpus_per_node:
             return None
         if host.memory_bytes < shape.memory_per_node_bytes:
+            return None
+        parted = self._separation is not None and self._separation.have_parted
+        if parted and parted(job.job_id, host.spec.job_id):
             return None
         needed_bytes = job.gpu_memory_bytes + host.spec.gpu_memory_bytes
         if needed_bytes > self.seats.gpu_memory_bytes.get(host.name, 0):

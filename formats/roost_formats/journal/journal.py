@@ -13,7 +13,6 @@ Page: docs/operations.md.
 import sqlite3
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -30,8 +29,10 @@ from roost_formats.journal.database import (
     is_damage,
     put_aside,
 )
+from roost_formats.journal.memos import read_memo, read_memo_entries, write_memo
 from roost_formats.journal.newest import check_newest
 from roost_formats.journal.past_jobs import PastJob, forget_past_jobs, read_past_job, write_past_job
+from roost_formats.journal.pruning import Limits, prune, size_bytes
 from roost_formats.journal.records import (
     EVENT,
     Memo,
@@ -42,14 +43,11 @@ from roost_formats.journal.records import (
     must_be_on_disk,
 )
 from roost_formats.journal.shadow import ShadowChoice
-from roost_formats.journal.waits import forget_waits, read_waits, write_waits
+from roost_formats.journal.waits import read_waits, write_waits
 
 FILE_NAME = "journal.sqlite"
 
 _CENTURY_S = 100 * 366 * 86_400.0  # no daemon lives so long: a time beyond it is damage
-_PRUNE_ROWS = 5_000  # a transaction, so that writes never wait long
-_REMEMBERED_PLACES = 20_000  # jobs whose last placement outlives its run
-
 
 _NO_JOB = PastJob(job_id=JobId(""), user_id=0, partition="", gpu_count=0, queued_s=0.0, ended_s=0.0)
 
@@ -63,14 +61,6 @@ _NO_HEAD = RunHead(
     plugins=b"none",
     policies={"none": "none"},
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """How much is kept."""
-
-    max_bytes: int = 1 << 30
-    max_age_s: float = 30 * 86_400.0
 
 
 class Journal:
@@ -189,7 +179,7 @@ class Journal:
                         case RunHead():
                             self._write_head(record)
                         case Memo():
-                            self._write_memo(record)
+                            write_memo(self._db, record)
                         case ShadowChoice():
                             self._write_shadow(record.job_id, encode(record))
                         case PastJob():
@@ -256,10 +246,9 @@ class Journal:
             JournalError: it cannot be read.
         """
         try:
-            row = self._db.execute("SELECT knowledge FROM memo").fetchone()
+            return read_memo(self._db)
         except sqlite3.Error as error:
             raise failure(error) from error
-        return row[0] if row else None
 
     def memo_entries(self) -> dict[TableKey, bytes]:
         """Return the entries of the tables of what policies had learned, as memos brought them.
@@ -268,8 +257,7 @@ class Journal:
             JournalError: they cannot be read.
         """
         try:
-            rows = self._db.execute("SELECT part, name, record FROM memo_entry")
-            return {(table, name): record for table, name, record in rows}
+            return read_memo_entries(self._db)
         except sqlite3.Error as error:
             raise failure(error) from error
 
@@ -283,27 +271,9 @@ class Journal:
             JournalError: the disk does not take it.
         """
         try:
-            run = self._run_to_drop()
-            if run is None:
-                return False
-            with self._db:
-                self._db.execute("BEGIN IMMEDIATE")
-                dropped = self._db.execute(
-                    "DELETE FROM entry WHERE sequence IN "
-                    "(SELECT sequence FROM entry WHERE run = ? ORDER BY sequence LIMIT ?)",
-                    (run, _PRUNE_ROWS),
-                ).rowcount
-                if dropped < _PRUNE_ROWS:
-                    self._db.execute("DELETE FROM run WHERE run = ?", (run,))
-                    self._db.execute("DELETE FROM run_plugins WHERE run = ?", (run,))
-                    self._db.execute("DELETE FROM run_policies WHERE run = ?", (run,))
-                    self._db.execute("DELETE FROM shadow WHERE run = ?", (run,))
-                    self._forget_places()
-                    forget_waits(self._db)
-            self._db.execute("PRAGMA incremental_vacuum").fetchall()
+            return prune(self._db, self._limits, time.time())
         except sqlite3.Error as error:
             raise failure(error) from error
-        return True
 
     def check(self) -> None:
         """Write something of no importance.
@@ -322,11 +292,7 @@ class Journal:
 
     def size_bytes(self) -> int:
         """What the file holds, without pages that are free."""
-        page_bytes, pages, free = (
-            self._db.execute(f"PRAGMA {name}").fetchone()[0]
-            for name in ("page_size", "page_count", "freelist_count")
-        )
-        return int(page_bytes * (pages - free))
+        return size_bytes(self._db)
 
     def close(self) -> None:
         """Fold the log into the file and close it."""
@@ -352,17 +318,6 @@ class Journal:
         self._db.executemany(
             "INSERT INTO run_policies VALUES (?, ?, ?)",
             [(self._run, slot, policy) for slot, policy in head.policies.items()],
-        )
-
-    def _write_memo(self, memo: Memo) -> None:
-        self._db.execute("INSERT OR REPLACE INTO memo VALUES (1, ?)", (memo.knowledge,))
-        if memo.is_whole:
-            self._db.execute("DELETE FROM memo_entry")
-        gone = [key for key, record in memo.entries.items() if record is None]
-        self._db.executemany("DELETE FROM memo_entry WHERE part = ? AND name = ?", gone)
-        self._db.executemany(
-            "INSERT OR REPLACE INTO memo_entry VALUES (?, ?, ?)",
-            ((*key, record) for key, record in memo.entries.items() if record is not None),
         )
 
     def _write_shadow(self, job_id: JobId, choice: bytes) -> None:
@@ -420,27 +375,10 @@ class Journal:
             write_waits(self._db, 0, [(JobId(""), WaitSoFar(since_s=0.0))])
             self._write_shadow(JobId(""), b"")
             write_past_job(self._db, _NO_JOB)
-            self._write_memo(Memo(b"", {("", ""): b""}))
+            write_memo(self._db, Memo(b"", {("", ""): b""}))
             self._db.execute("SELECT action FROM place WHERE job_id = ''").fetchall()
             self._db.execute("SELECT part, name, record FROM memo_entry LIMIT 1").fetchall()
         finally:
             if self._db.in_transaction:  # SQLite itself takes back what met a full disk
                 self._db.execute("ROLLBACK")
             self._run, self.run_bytes = before
-
-    def _run_to_drop(self) -> int | None:
-        row = self._db.execute(
-            "SELECT a.run, b.epoch_of_zero_s + b.began_s FROM run a JOIN run b ON b.run > a.run"
-            " ORDER BY a.run, b.run LIMIT 1"
-        ).fetchone()
-        if row is None:
-            return None
-        is_old = row[1] < time.time() - self._limits.max_age_s
-        return int(row[0]) if is_old or self.size_bytes() > self._limits.max_bytes else None
-
-    def _forget_places(self) -> None:
-        self._db.execute(
-            "DELETE FROM place WHERE sequence <= ifnull("
-            "(SELECT sequence FROM place ORDER BY sequence DESC LIMIT 1 OFFSET ?), -1)",
-            (_REMEMBERED_PLACES,),
-        )

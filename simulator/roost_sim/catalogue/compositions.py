@@ -78,7 +78,8 @@ class Composition:
     def asks_speed(self) -> bool:
         """Whether a part of it depends on how fast jobs run."""
         parts = order_part(self.order), gate_part(self.gate), PREEMPTIONS[self.preemption]
-        return any(part.asks_speed for part in parts)
+        separates = bool(self.sharing) and parse_sharing(self.sharing)[1].separates
+        return separates or any(part.asks_speed for part in parts)
 
     @property
     def asks_limits(self) -> bool:
@@ -143,7 +144,10 @@ class Composition:
         if rule.numbers is None:
             policies = replace(policies, preemption=rule.build(information))
         if self.sharing:
-            policies = replace(policies, sharing=sharing_of(self.sharing, information))
+            _, numbers = parse_sharing(self.sharing)
+            rule_of_pairs = sharing_of(self.sharing, information)
+            separation = numbers.separation
+            policies = replace(policies, sharing=rule_of_pairs, separation=separation)
         return policies
 
     def engine_config(self, default: EngineConfig) -> EngineConfig:

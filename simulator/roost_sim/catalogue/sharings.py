@@ -1,7 +1,9 @@
 """Rules by name for sharing GPUs: which two jobs may. Written after a policy: `roost@measured:0.5`.
 
 A rule that has a limit takes it after a colon, 0.15 without; a second number is the certainty, 0.8
-without. Definitions: docs/simulator/policies.md.
+without. `:separate` at the end, of the measured rules, is roostd's `sharing.separate`: reported
+speeds correct the table, and pairs that turn out bad are separated. Definitions:
+docs/simulator/policies.md.
 """
 
 from collections.abc import Callable, Mapping
@@ -9,12 +11,15 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 
 from roost_engine.domain.errors import PolicyError
-from roost_engine.sharing.pairs import PairRule, SharingConfig
+from roost_engine.sharing.pairs import PairRule, SeparationConfig, SharingConfig
 from roost_sim.errors import SimError
 from roost_sim.information.policy_information import PolicyInformation
-from roost_sim.policies.sharing.measured_rule import MeasuredRule
+from roost_sim.policies.sharing.measured_rule import LearningMeasuredRule, MeasuredRule
 from roost_sim.policies.sharing.published_rules import Blind, LifLinear, Lucid, lucid_classes
 from roost_sim.worlds.sharing_spec import SharingJobs
+
+_SEPARATES = "separate"
+_NO_BUDGET = 1 << 30  # stops in an hour
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +28,12 @@ class Numbers:
 
     limit_frac: float = SharingConfig().limit_frac
     certainty_frac: float = SharingConfig().certainty_frac
+    separates: bool = False
+
+    @property
+    def separation(self) -> SeparationConfig | None:
+        """When bad pairs are separated: every simulated job may be stopped, without a budget."""
+        return SeparationConfig(budget_per_hour=_NO_BUDGET) if self.separates else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,20 +43,22 @@ class SharingPart:
     Attributes:
         source: its definition in a line, with the paper.
         build: makes the rule.
+        learns: whether it can learn from reported speeds, so that bad pairs can be separated.
     """
 
     source: str
     build: Callable[[PolicyInformation, SharingJobs, Numbers], PairRule]
+    learns: bool = False
 
 
-def _measured(information: PolicyInformation, jobs: SharingJobs, numbers: Numbers) -> MeasuredRule:
-    return MeasuredRule.of(jobs, numbers.limit_frac, numbers.certainty_frac)
+def _measured(
+    whole: bool,
+) -> Callable[[PolicyInformation, SharingJobs, Numbers], MeasuredRule]:
+    def build(information: PolicyInformation, jobs: SharingJobs, numbers: Numbers) -> MeasuredRule:
+        rule = LearningMeasuredRule if numbers.separates else MeasuredRule
+        return rule.of(jobs, numbers.limit_frac, numbers.certainty_frac, whole=whole)
 
-
-def _all_measured(
-    information: PolicyInformation, jobs: SharingJobs, numbers: Numbers
-) -> MeasuredRule:
-    return MeasuredRule.of(jobs, numbers.limit_frac, numbers.certainty_frac, whole=True)
+    return build
 
 
 def _lucid(terciles: bool) -> Callable[[PolicyInformation, SharingJobs, Numbers], Lucid]:
@@ -57,10 +70,14 @@ def _lucid(terciles: bool) -> Callable[[PolicyInformation, SharingJobs, Numbers]
 
 SHARINGS: Mapping[str, SharingPart] = {
     "measured": SharingPart(
-        source="roostd's rule: pairs that the site has measured, good for sure", build=_measured
+        source="roostd's rule: pairs that the site has measured, good for sure",
+        build=_measured(whole=False),
+        learns=True,
     ),
     "all-measured": SharingPart(
-        source="the same, had the site measured every family of models", build=_all_measured
+        source="the same, had the site measured every family of models",
+        build=_measured(whole=True),
+        learns=True,
     ),
     "blind": SharingPart(
         source="any two that opted in and fit", build=lambda information, jobs, numbers: Blind()
@@ -80,7 +97,7 @@ SHARINGS: Mapping[str, SharingPart] = {
 
 
 def parse_sharing(text: str) -> tuple[SharingPart, Numbers]:
-    """Return the rule of `NAME[:LIMIT[:CERTAINTY]]`.
+    """Return the rule of `NAME[:LIMIT[:CERTAINTY]][:separate]`.
 
     Raises:
         PolicyError: no rule has this name, or a number is wrong; the message says what would be
@@ -91,18 +108,25 @@ def parse_sharing(text: str) -> tuple[SharingPart, Numbers]:
         near = get_close_matches(name, SHARINGS, n=1)
         cure = f"did you mean {near[0]}?" if near else f"there are {', '.join(SHARINGS)}"
         raise PolicyError(f"no sharing {name!r}: {cure}")
+    separates = given[-1:] == [_SEPARATES]
+    if separates:
+        given.pop()
+        if not SHARINGS[name].learns:
+            raise PolicyError(f"{text}: {name} learns from no speeds, so it separates no pairs")
     try:
         numbers = [float(one) for one in given]
     except ValueError as error:
         raise PolicyError(f"{text}: want numbers after the colons") from error
-    found = Numbers(*numbers) if len(numbers) <= 2 else Numbers(limit_frac=0.0)
+    defaults = (Numbers().limit_frac, Numbers().certainty_frac)
+    limit_frac, certainty_frac, *more = (*numbers, *defaults[len(numbers) :])
+    found = Numbers(0.0 if more else limit_frac, certainty_frac, separates)
     if not (0.0 < found.limit_frac < 1.0 and 0.5 <= found.certainty_frac < 1.0):
         raise PolicyError(f"{text}: want a limit from 0 to 1, and a certainty from 0.5 to below 1")
     return SHARINGS[name], found
 
 
 def sharing_of(text: str, information: PolicyInformation) -> PairRule:
-    """Make the rule of `NAME[:LIMIT[:CERTAINTY]]`.
+    """Make the rule of `NAME[:LIMIT[:CERTAINTY]][:separate]`.
 
     Raises:
         SimError: the simulation has no pairs.

@@ -318,7 +318,7 @@ def _tier(shares: tuple[NodeShare, ...], cluster: Cluster) -> int:
     rows = [cluster.index_of[share.node] for share in shares if share.node in cluster.index_of]
     if len(rows) < 2:
         return 0
-    return 1 if len({int(cluster.rack_id[row]) for row in rows}) == 1 else 2
+    return 1 if len({int(cluster.racks.ids[row]) for row in rows}) == 1 else 2
 
 
 def _mean(values: Sequence[float]) -> float | None:

@@ -11,7 +11,8 @@ from tests.daemon.app.parts import HEAD
 from roost_engine.domain.errors import JournalError
 from roost_engine.domain.events import Tick
 from roost_formats.journal.codec import seal
-from roost_formats.journal.journal import FILE_NAME, Journal, Limits
+from roost_formats.journal.journal import FILE_NAME, Journal
+from roost_formats.journal.pruning import Limits
 from roost_formats.journal.records import Step
 from roostd.app.journal_opening import JournalOpener, OpenedJournal
 

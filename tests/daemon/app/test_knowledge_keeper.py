@@ -21,6 +21,7 @@ from roost_engine.prediction.speed import SeenRuns
 from roost_engine.prediction.user_service import UserServiceState
 from roost_engine.preemption.network_preemption import PreemptionState
 from roost_engine.scoring.heuristic import HeuristicScore
+from roost_engine.sharing.pairs import PairSpeed, SharingConfig
 from roost_engine.testing.builders import job
 from roost_formats.journal.codec import decode, encode
 from roost_formats.journal.journal import Journal
@@ -52,6 +53,21 @@ def journal_with(folder: Path, memo: bytes) -> Journal:
     journal = Journal.open(folder)
     journal.write([HEAD, Memo(memo)])
     return journal
+
+
+def test_corrections_of_pairs_are_known_after_a_restart(tmp_path: Path) -> None:
+    plugins = Plugins(sharing=SharingConfig(pairs=(PairSpeed("a", "a", 0.95),)))
+    policies = plugins.policies(HeuristicScore())
+    assert policies.learned.sharing is not None
+    slow = replace(job("1"), model="a")
+    policies.learned.sharing.observe(slow, slow, 0.4)
+    journal = journal_with(tmp_path, encode(knowledge_of(policies, Knowledge())))
+    known = KnowledgeKeeper.resume(journal, Parts("n1").state, no_disk()).up_to_now()
+    later = replace(plugins, knowledge=known).policies(HeuristicScore())
+    assert later.sharing is not None
+    assert later.sharing.judge(slow, slow) is None
+    # A time without sharing loses nothing.
+    assert knowledge_of(Plugins().policies(HeuristicScore()), known).sharing == known.sharing
 
 
 def test_what_was_learned_before_is_known_after_a_start(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """What the waste meter counts: held, idle, unknown, split, unreachable and half free GPUs."""
 
+from math import log
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from roostd.ops.metrics import Metrics
 from roostd.state import DaemonState, Owner
 from roostd.telemetry.board import ProbeBoard
 from roostd.telemetry.probe_messages import read_hello
+from roostd.telemetry.progress import Expected
 from roostd.telemetry.waste import KINDS, Seconds
 
 TRAINER = JobId("1")
@@ -130,6 +132,16 @@ def test_free_gpus_beyond_the_free_cpus_are_unreachable(tmp_path: Path) -> None:
     cpu_free = int(site.state.engine.cluster.cpu_free[0])
     assert site.sums(None).unreachable == pytest.approx((3 - cpu_free) * 600, abs=3 * 120)
     assert cpu_free < 3
+
+
+def test_what_neighbours_cost_is_a_share_of_the_gpus_time(site: Site) -> None:
+    site.run(0, 1)
+    record, progress = site.state.engine.record(TRAINER), site.state.progress
+    expected = Expected(log(2.0), 0.3)
+    for step_count, at_s in ((0, 1.0), (100, 31.0)):
+        progress.report(record, record.spec.user_id, step_count, at_s, lambda: expected)
+    site.pass_time(600, 0.9, 0.9, 0.9, 0.9)
+    assert site.sums(ANN).neighbours == pytest.approx(site.sums(ANN).held / 2) != 0.0
 
 
 def test_two_users_are_counted_apart_and_an_ended_job_no_more(site: Site) -> None:

@@ -19,7 +19,8 @@ from roost_slurm.scontrol import parse_jobs
 from roost_slurm.testing.cluster_plan import ClusterPlan
 from roost_slurm.testing.site_plan import PowerSavingPlan
 from roostd.slurm.port import JobNotWaiting, NotDue
-from roostd.slurm.slurm_cli import SlurmCli, check_due
+from roostd.slurm.request import check_due
+from roostd.slurm.slurm_cli import SlurmCli
 
 RELEASE = "24.11"
 NUMBERS = numbers(RELEASE)

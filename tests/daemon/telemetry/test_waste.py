@@ -57,6 +57,15 @@ def test_a_stored_tally_is_read_again() -> None:
     assert read_tally(WasteTally().text()).began_epoch_s is None
 
 
+def test_a_file_of_a_version_that_did_not_count_neighbours_is_read() -> None:
+    tally = WasteTally(began_epoch_s=NOON_S)
+    tally.add(NOON_S, 1001, "idle", 0.5)
+    text = tally.text()
+    assert ', "neighbours": 0.0' in text
+    again = read_tally(text.replace(', "neighbours": 0.0', ""))
+    assert list(again.rows()) == list(tally.rows())
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -1,7 +1,9 @@
 """Two jobs on a GPU, on a real Slurm: who shares, who waits, and what faults do to it."""
 
+import json
 import random
 import signal
+import socket
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -282,6 +284,37 @@ def test_a_roostd_that_comes_back_needs_no_guards(stack: Stack) -> None:
     stack.start_roostd()
     wait_for(lambda: not guards(stack))
     assert {host, guest} <= set(holding(stack))
+
+
+def tell_steps(stack: Stack, job_id: str, step_count: int) -> None:
+    """Report a job's progress to the agent of n1, as the job's user."""
+    with socket.socket(socket.AF_UNIX) as agent:
+        agent.settimeout(5.0)
+        agent.connect(str(stack.folder / "nodes" / "n1" / "agent.sock"))
+        report = {"op": "progress", "job_id": int(job_id), "steps": step_count}
+        agent.sendall(json.dumps(report).encode() + b"\n")
+        agent.recv(4096)
+
+
+def test_a_pair_that_turns_out_bad_is_separated(stack: Stack) -> None:
+    wait_for_nodes(stack)
+    other = run(stack, "-w", "n2", "--gres=gpu:8")
+    wait_running(stack, other)
+    named, again = "--job-name=pair", f"{OPTED_IN},checkpoint=1"
+    host = run(stack, OPTED_IN, named, "--gres=gpu:8")
+    wait_running(stack, host)
+    guest = run(stack, again, named, "--gres=gpu:8")
+    wait_running(stack, guest)
+    stack.slurm.run("scancel", other)
+    for job_id in (host, guest):
+        tell_steps(stack, job_id, 0)
+    time.sleep(20.5)  # the shortest time from which a speed is computed
+    tell_steps(stack, host, 20_000)
+    tell_steps(stack, guest, 6_000)
+    wait_for(lambda: holding(stack).get(guest, Seat("n1", (), 0)).node == "n2")
+    assert holding(stack)[host].node == "n1"
+    assert "leaves a shared GPU: beside job" in stack.log("roostd")
+    assert_rules(stack, {host, guest})
 
 
 def test_a_random_campaign_keeps_the_rules(stack: Stack) -> None:

@@ -90,7 +90,7 @@ def _scopes(
     cluster: Cluster, listed: NDArray[np.int64], required: NDArray[np.int64], node_count: int
 ) -> Iterator[_Scope]:
     """The tightest racks that hold enough nodes, then everything."""
-    rack_ids = cluster.rack_id[listed]
+    rack_ids = cluster.racks.ids[listed]
     counts = np.bincount(rack_ids)
     free = cluster.free_mask[listed]
     idle = ((1.0 - cluster.loads.mean[listed]) * ((1 << 10) - 1)).astype(np.int64)
@@ -98,7 +98,7 @@ def _scopes(
     racks = np.flatnonzero(counts >= node_count)
     if len(required):
         preference[np.isin(listed, required)] = _REQUIRED
-        racks = racks[(racks == cluster.rack_id[required][:, None]).all(axis=0)]
+        racks = racks[(racks == cluster.racks.ids[required][:, None]).all(axis=0)]
     for rack in racks[np.argsort(counts[racks], kind="stable")][:RACK_COUNT]:
         here = rack_ids == rack
         yield _Scope(listed[here], free[here], preference[here])

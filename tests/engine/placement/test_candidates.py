@@ -158,10 +158,10 @@ def test_gangs_are_the_brute_force_optimum(kinds: list[LinkMatrix], seeds: int) 
             assert found.link_scores.max() == optimum, seed
         tiers = found.features[:, COLUMN["tier_frac"]]
         for rack in range(racks):
-            indices = [index for index in range(len(cluster)) if cluster.rack_id[index] == rack]
+            indices = [index for index in range(len(cluster)) if cluster.racks.ids[index] == rack]
             in_rack = brute_force(cluster, indices, node_count, size)
             if in_rack is not None:
-                here = (cluster.rack_id[np.array(nodes_of(found))] == rack).all(axis=1)
+                here = (cluster.racks.ids[np.array(nodes_of(found))] == rack).all(axis=1)
                 assert found.link_scores[here].max() == in_rack, seed
                 assert (tiers[here] == 0.5).all()
                 assert found.tier == 1

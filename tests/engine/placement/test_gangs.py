@@ -70,7 +70,7 @@ def test_gangs_are_those_found_by_looking_at_every_node(
         assert [(gang.nodes, gang.parts[0][2]) for gang in found] == expected
         found_count += bool(found)
         for gang in found:
-            racks = {int(cluster.rack_id[index]) for index in gang.nodes}
+            racks = {int(cluster.racks.ids[index]) for index in gang.nodes}
             assert gang.tier == (1 if len(racks) == 1 else 2)
     assert found_count > 5
 

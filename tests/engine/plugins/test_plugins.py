@@ -14,6 +14,7 @@ from roost_engine.plugins.plugins import Knowledge, Plugins, Policies, knowledge
 from roost_engine.plugins.stacks import OrderKind, PlacementKind
 from roost_engine.policies.heuristics import NoPreemption, OpenGate
 from roost_engine.policies.protocols import WaitEnded
+from roost_engine.policies.stop_permission import StopPermission
 from roost_engine.prediction.speed_table import ModelSpeeds
 from roost_engine.prediction.tier_speeds import TierSpeeds
 from roost_engine.preemption.network_preemption import (
@@ -21,7 +22,6 @@ from roost_engine.preemption.network_preemption import (
     NetworkPreemptionConfig,
     PreemptionState,
 )
-from roost_engine.preemption.permission import StopPermission
 from roost_engine.preemption.rules import Leases, LeasesConfig
 from roost_engine.scoring.heuristic import HeuristicScore
 from roost_engine.testing.builders import job

@@ -11,7 +11,14 @@ from roost_engine.domain.model import JobId, JobSpec, NodeName, NodeSpec
 from roost_engine.engine import EngineConfig, Passing
 from roost_engine.job_record import JobState
 from roost_engine.plugins.plugins import Policies
-from roost_engine.policies.protocols import Allow, Defer, MovingPreemption, PreemptPolicy
+from roost_engine.policies.preemption_protocols import (
+    MovingPreemption,
+    PreemptPolicy,
+)
+from roost_engine.policies.protocols import (
+    Allow,
+    Defer,
+)
 from roost_engine.testing.builders import (
     EngineHarness,
     bridges,

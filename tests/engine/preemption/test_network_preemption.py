@@ -14,7 +14,10 @@ from roost_engine.domain.events import JobStarted, SpeedSeen
 from roost_engine.domain.model import JobId, JobSpec
 from roost_engine.job_record import JobRecord, JobState
 from roost_engine.plugins.plugins import Policies
-from roost_engine.policies.protocols import JudgingMoves, JudgingPreemption
+from roost_engine.policies.preemption_protocols import (
+    JudgingMoves,
+    JudgingPreemption,
+)
 from roost_engine.prediction.speed import SpeedPredictor
 from roost_engine.prediction.tier_speeds import TierSpeeds
 from roost_engine.preemption.network_preemption import NetworkPreemption, NetworkPreemptionConfig

@@ -13,7 +13,11 @@ from roost_engine.job_record import JobRecord
 from roost_engine.plugins.plugins import Policies
 from roost_engine.plugins.policy_kinds import make_order
 from roost_engine.plugins.stacks import OrderKind
-from roost_engine.policies.protocols import JudgingPreemption, MovingPreemption, PreemptPolicy
+from roost_engine.policies.preemption_protocols import (
+    JudgingPreemption,
+    MovingPreemption,
+    PreemptPolicy,
+)
 from roost_engine.policies.slots import name_of
 from roost_engine.preemption.rules import (
     DisplaceBy,

@@ -94,5 +94,5 @@ def test_context_is_the_mean_of_what_is_taken() -> None:
     ]
     assert np.allclose(context[0, 0], np.mean(taken, axis=0), atol=1e-6)
     assert np.allclose(context[0, 1], tree.nodes[nodes].mean(axis=0), atol=1e-6)
-    assert np.allclose(context[0, 2], tree.racks[cluster.rack_id[nodes]].mean(axis=0), atol=1e-6)
+    assert np.allclose(context[0, 2], tree.racks[cluster.racks.ids[nodes]].mean(axis=0), atol=1e-6)
     assert np.allclose(context[0, 4], tree.cluster)

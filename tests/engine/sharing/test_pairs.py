@@ -98,3 +98,24 @@ def test_absurd_speeds_are_capped(speed_frac: float) -> None:
     loss = judged.loss(run_of(1), run_of(2))
     assert loss is not None
     assert 0.0 <= loss.mean <= -log(0.05)
+
+
+def test_what_runs_taught_is_known_to_a_later_engine() -> None:
+    before = pairs(PairSpeed("a", "a", 0.95, spread=0.02), PairSpeed("a", "b", 0.95))
+    before.note_speed(run_of(1), None, 0.8)
+    assert before.note_speed(run_of(1), run_of(2), 0.4) == pytest.approx(0.5)
+    before.note_speed(run_of(1), of_model("b"), 0.4)
+    later = pairs(PairSpeed("a", "a", 0.95, spread=0.02))
+    later.restore(before.state())
+    assert later.judge(run_of(3), run_of(4)) is None
+    assert [pair.beside for pair in later.corrected()] == ["a"]  # the table has lost the other one
+    assert later.note_speed(run_of(1), run_of(2), 0.8) == 1.0
+    later.forget(JobId("1"))
+    assert later.note_speed(run_of(1), run_of(2), 0.8) == 0.8
+
+
+def test_only_a_loss_beyond_the_limit_is_too_much() -> None:
+    judged = pairs(PairSpeed("a", "a", 0.95), limit_frac=0.2)
+    assert judged.is_beyond_limit(0.79)
+    assert not judged.is_beyond_limit(0.81)
+    assert judged.is_beyond_limit(0.0)

@@ -19,7 +19,7 @@ from roost_engine.domain.model import JobId, JobSpec, NodeName
 from roost_engine.engine import EngineConfig
 from roost_engine.job_record import JobState, shares_of
 from roost_engine.plugins.plugins import Policies
-from roost_engine.sharing.pairs import Pairs, PairSpeed, SharingConfig
+from roost_engine.sharing.pairs import Pairs, PairSpeed, SeparationConfig, SharingConfig
 from roost_engine.testing.builders import (
     EngineHarness,
     bridges,
@@ -239,11 +239,14 @@ def test_a_job_does_not_stop_where_its_partner_may_not() -> None:
 
 
 class SharingMachine(RuleBasedStateMachine):
-    """Users submit, Slurm starts, refuses, stops and ends, in any order."""
+    """Users submit, Slurm starts, refuses, stops and ends, in any order; jobs report speeds."""
 
-    @initialize(preempts=st.booleans())
-    def begin(self, *, preempts: bool) -> None:
-        policies = Policies(preemption=FakePreemption()) if preempts else Policies()
+    @initialize(preempts=st.booleans(), separates=st.booleans())
+    def begin(self, *, preempts: bool, separates: bool) -> None:
+        separation = SeparationConfig(partitions=("main",), cooldown_s=600.0) if separates else None
+        policies = Policies(separation=separation)
+        if preempts:
+            policies = replace(policies, preemption=FakePreemption())
         self.site, self.count = harness(4, nodes=("n1", "n2"), policies=policies), 0
         self.opted: dict[str, bool] = {}
 
@@ -256,12 +259,22 @@ class SharingMachine(RuleBasedStateMachine):
         gib=st.sampled_from([0, 10, 20, 30]),
         model=st.sampled_from([GOOD, GOOD, BAD]),
         priority=st.sampled_from([1, 2]),
+        checkpoint_s=st.sampled_from([None, 10.0]),
     )
-    def submit(self, *, gpus: int, shares: bool, gib: int, model: str, priority: int) -> None:
+    def submit(
+        self,
+        *,
+        gpus: int,
+        shares: bool,
+        gib: int,
+        model: str,
+        priority: int,
+        checkpoint_s: float | None,
+    ) -> None:
         self.count += 1
         self.opted[str(self.count)] = shares
         spec = asks(str(self.count), gpus, shares=shares, gib=gib, model=model)
-        self.site.queue(replace(spec, priority=priority))
+        self.site.queue(replace(spec, priority=priority, checkpoint_s=checkpoint_s))
 
     @precondition(lambda self: self._in(JobState.PLACING))
     @rule(data=st.data())
@@ -296,6 +309,11 @@ class SharingMachine(RuleBasedStateMachine):
             self.site.end(job_id)
         else:
             self.site.refuse_stop(job_id)
+
+    @precondition(lambda self: self._in(JobState.RUNNING))
+    @rule(data=st.data(), speed_frac=st.sampled_from([0.1, 0.3, 0.9]))
+    def report(self, data: st.DataObject, speed_frac: float) -> None:
+        report(self.site, data.draw(st.sampled_from(self._in(JobState.RUNNING))), speed_frac)
 
     @rule(seconds=st.sampled_from([1.0, 5.0, 700.0]))
     def wait(self, seconds: float) -> None:

@@ -22,7 +22,7 @@ from roost_engine.engine import Engine, EngineConfig
 from roost_engine.plugins.plugins import Policies
 from roost_engine.testing import builders
 from roost_formats.journal.codec import decode, encode
-from roost_formats.journal.journal import FILE_NAME, Journal, Limits
+from roost_formats.journal.journal import FILE_NAME, Journal
 from roost_formats.journal.reader import JournalReader
 from roost_formats.journal.records import RunHead, Step
 
@@ -184,39 +184,6 @@ def test_a_folder_that_cannot_be_used_is_an_error_that_names_it(tmp_path: Path) 
         Journal.open(tmp_path / "none")
 
 
-def test_oldest_runs_go_first_when_the_file_is_too_large(tmp_path: Path) -> None:
-    journal = Journal.open(tmp_path, Limits(max_bytes=200_000))
-    load = np.zeros((8, 4), np.float32)
-    for run in range(4):
-        journal.write([head(run * 100.0)])
-        journal.write(
-            [
-                Step(LoadSeen(at_s=run * 100.0 + i, name=NodeName("n"), load=load), ())
-                for i in range(400)
-            ]
-        )
-    before = journal.size_bytes()
-
-    while journal.prune():
-        pass
-
-    assert before > 200_000 >= journal.size_bytes()
-    journal.close()
-    assert read(tmp_path)[-1][-1].event.at_s == 699.0
-
-
-def test_runs_that_ended_long_ago_go(tmp_path: Path) -> None:
-    journal = Journal.open(tmp_path, Limits(max_age_s=3600.0))
-    journal.write([head(0.0, epoch_s=1000.0), Step(Tick(at_s=1.0), ())])
-    journal.write([head(10.0, epoch_s=1000.0), Step(Tick(at_s=11.0), ())])
-
-    while journal.prune():
-        pass
-
-    journal.close()
-    assert [[step.event.at_s for step in run] for run in read(tmp_path)] == [[11.0]]
-
-
 def test_a_full_disk_is_an_error_and_leaves_what_was_there(tmp_path: Path) -> None:
     journal = Journal.open(tmp_path)
     journal.write([head(), Step(Tick(at_s=1.0), ())])
@@ -266,14 +233,3 @@ def test_a_journal_of_before_the_slots_had_names_is_read_and_continued(tmp_path:
     assert journal.quarantined is None
     with closing(JournalReader(tmp_path)) as reader:
         assert [run.head.policies for run in reader.runs()] == [{}, POLICIES]
-
-
-def test_the_names_of_policies_are_deleted_with_their_run(tmp_path: Path) -> None:
-    journal = Journal.open(tmp_path, Limits(max_age_s=1.0))
-    old, new = replace(head(epoch_s=0.0), policies=POLICIES), replace(head(), policies=POLICIES)
-    journal.write([old, replace(new, epoch_of_zero_s=1.0)])
-    while journal.prune():
-        pass
-    rows = journal._db.execute("SELECT DISTINCT run FROM run_policies").fetchall()
-    journal.close()
-    assert rows == [(2,)]

@@ -11,7 +11,8 @@ from roost_engine.domain.errors import JournalError
 from roost_engine.domain.events import Tick
 from roost_engine.engine import EngineConfig
 from roost_formats.journal.codec import encode
-from roost_formats.journal.journal import FILE_NAME, Journal, Limits
+from roost_formats.journal.journal import FILE_NAME, Journal
+from roost_formats.journal.pruning import Limits
 from roost_formats.journal.reader import JournalReader
 from roost_formats.journal.records import RunHead, Step
 

@@ -15,7 +15,8 @@ from roost_engine.domain.model import JobId
 from roost_engine.testing.builders import job
 from roost_formats.journal import waits
 from roost_formats.journal.codec import decode, encode
-from roost_formats.journal.journal import FILE_NAME, Journal, Limits
+from roost_formats.journal.journal import FILE_NAME, Journal
+from roost_formats.journal.pruning import Limits
 from roost_formats.journal.records import EVENT, Step
 
 ONE, TWO = JobId("1"), JobId("2")

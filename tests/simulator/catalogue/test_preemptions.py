@@ -3,7 +3,10 @@
 import pytest
 
 from roost_engine.policies.heuristics import NoPreemption
-from roost_engine.policies.protocols import JudgingPreemption, MovingPreemption
+from roost_engine.policies.preemption_protocols import (
+    JudgingPreemption,
+    MovingPreemption,
+)
 from roost_engine.preemption.rules import DisplaceBy, Leases
 from roost_sim.catalogue.preemptions import PREEMPTIONS
 from roost_sim.information.policy_information import PolicyInformation

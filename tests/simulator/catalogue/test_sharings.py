@@ -68,3 +68,24 @@ def test_every_rule_runs_and_only_shares_where_jobs_opt_in(tmp_path: Path, rule:
     none = simulate(replace(run, policy=find_policy("fifo")))
     assert none.metrics.sharing is None
     assert alone.metrics.avg_jct_s == none.metrics.avg_jct_s
+
+
+def test_pairs_of_a_wrong_table_are_separated(tmp_path: Path) -> None:
+    pairs, cluster = read_pairs(pairs_file(tmp_path), "p100"), preset("small")
+    spec = SharingSpec(pairs=pairs, digest=pairs.digest, known_frac=1.0, opt_in_frac=1.0, noise=1.0)
+    run = Run(
+        trace=generate(HELIOS, 150, 3, max_gpu_count=8).at_load(40.0, cluster.gpu_count),
+        cluster=cluster,
+        policy=find_policy("fifo@measured:0.25:0.5"),
+        world=WorldSpec(speed=Speed.TRACE, sharing=spec),
+    )
+    assert not simulate(run).metrics.preemptions
+    separating = replace(run, policy=find_policy("fifo@measured:0.25:0.5:separate"))
+    assert separating.policy.asks_speed
+    assert simulate(separating).metrics.preemptions
+
+
+def test_a_rule_that_learns_nothing_separates_nothing() -> None:
+    assert parse_sharing("measured:0.3:separate")[1] == Numbers(0.3, 0.8, separates=True)
+    with pytest.raises(PolicyError, match="learns from no speeds"):
+        parse_sharing("blind:separate")

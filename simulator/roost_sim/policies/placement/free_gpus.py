@@ -34,11 +34,11 @@ class FreeGpus:
     @property
     def racks(self) -> NDArray[np.int64]:
         """int64 [node], the rack of each."""
-        return self.cluster.rack_id[self.nodes]
+        return self.cluster.racks.ids[self.nodes]
 
     def rack_counts(self) -> NDArray[np.int64]:
         """int64 [rack], free GPUs of each rack of the cluster."""
-        racks = self.cluster.rack_id[: len(self.cluster)]
+        racks = self.cluster.racks.ids[: len(self.cluster)]
         counts = np.zeros(int(racks.max(initial=-1)) + 1, dtype=np.int64)
         np.add.at(counts, self.racks, self.counts)
         return counts

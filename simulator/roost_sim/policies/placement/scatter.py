@@ -118,7 +118,7 @@ def the_one(
         masks: int64 [node], the GPUs of each node; none of them 0.
         capacity: which nodes have capacity, and why the others have none.
     """
-    racks = cluster.rack_id[nodes]
+    racks = cluster.racks.ids[nodes]
     several = Tier.RACK if (racks == racks[0]).all() else Tier.CLUSTER
     tier = Tier.NODE if len(nodes) == 1 else several
     listed = tuple(nodes.tolist())

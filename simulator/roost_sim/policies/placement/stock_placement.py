@@ -124,7 +124,7 @@ def leaf_switches(cluster: Cluster, nodes: Nodes, shape: Shape) -> Nodes:
         nodes: int64 [node], ascending node indices with capacity; enough of them.
         shape: how many nodes are wanted.
     """
-    leaves = cluster.rack_id[nodes]
+    leaves = cluster.racks.ids[nodes]
     left = np.bincount(leaves)
     chosen, missing = list[int](), shape.node_count
     while missing:

@@ -112,7 +112,7 @@ def _best(
     wanted = shape.node_count
     if wanted == 1:
         return nodes[order[:1]]
-    racks = cluster.rack_id[nodes]
+    racks = cluster.racks.ids[nodes]
     parts_of = np.bincount(racks)
     if not required and int(parts_of.max()) >= wanted:
         enough = np.flatnonzero(parts_of >= wanted)

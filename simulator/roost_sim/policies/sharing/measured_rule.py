@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, replace
 
-from roost_engine.domain.model import JobSpec
-from roost_engine.sharing.pairs import Pairs, SharingConfig, Slowdown
+from roost_engine.domain.model import JobId, JobSpec
+from roost_engine.sharing.pairs import CorrectedPair, Pairs, SharingConfig, Slowdown
 from roost_sim.worlds.sharing_spec import SharingJobs
 
 
@@ -41,3 +41,25 @@ class MeasuredRule:
 
     def _named(self, job: JobSpec) -> JobSpec:
         return replace(job, model=self.jobs.kind_of[job.job_id].name)
+
+
+@dataclass(frozen=True, slots=True)
+class LearningMeasuredRule(MeasuredRule):
+    """The same, corrected by the speeds of jobs that share: a LearningRule."""
+
+    def note_speed(self, job: JobSpec, other: JobSpec | None, speed_frac: float) -> float | None:
+        """See LearningRule."""
+        beside = None if other is None else self._named(other)
+        return self.pairs.note_speed(self._named(job), beside, speed_frac)
+
+    def is_beyond_limit(self, speed_frac: float) -> bool:
+        """See LearningRule."""
+        return self.pairs.is_beyond_limit(speed_frac)
+
+    def forget(self, job_id: JobId) -> None:
+        """See LearningRule."""
+        self.pairs.forget(job_id)
+
+    def corrected(self) -> list[CorrectedPair]:
+        """See LearningRule."""
+        return self.pairs.corrected()

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from roost_engine.job_record import JobRecord
-from roost_engine.preemption.permission import StopPermission
+from roost_engine.policies.stop_permission import StopPermission
 from roost_engine.testing.builders import job, waiting
 
 PERMISSION = StopPermission(("main", "long"))
