@@ -162,7 +162,7 @@ def prolog(env: HookEnv, around: Surroundings) -> None:
 
 
 def _allocated(env: HookEnv, plan: Plan, around: Surroundings) -> tuple[int, ...] | None:
-    """Return the GPUs of a job on this node; slurmctld is asked only where somebody needs it."""
+    """Return the GPUs of a job on this node; slurmctld is asked only where a part needs it."""
     if plan.managed and set(env.job_gpus) == set(plan.gpu_indices):
         return plan.gpu_indices  # Prolog's variable may leave out GPUs, but invents none
     wants_map = around.job_map_folder.exists()
