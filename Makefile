@@ -55,6 +55,10 @@ types: $(BIN)/.roost-dev ## types, strictly
 imports: $(BIN)/.roost-dev ## which package may import which
 	@$(BIN)/lint-imports
 
+generate = rm -f $(1)/roost_proto/v1/*_pb2* && \
+	PATH="$(CURDIR)/$(CODEGEN)/bin:$$PATH" $(CODEGEN)/bin/python -m grpc_tools.protoc -I proto --python_out=$(1) \
+	    --grpc_python_out=$(1) --mypy_out=quiet:$(1) --mypy_grpc_out=quiet:$(1) $(PROTOS)
+
 # The code generator is pinned low, so that its output runs on old and new protobuf alike; it would
 # pull the protobuf of the environment down with it.
 $(CODEGEN)/bin/.ready: pyproject.toml
@@ -64,16 +68,16 @@ $(CODEGEN)/bin/.ready: pyproject.toml
 	@touch $@
 
 proto: $(CODEGEN)/bin/.ready ## regenerate the protobuf code
-	@rm -f proto/roost_proto/v1/*_pb2*
-	@PATH="$(CURDIR)/$(CODEGEN)/bin:$$PATH" $(CODEGEN)/bin/python -m grpc_tools.protoc -I proto --python_out=proto \
-	    --grpc_python_out=proto --mypy_out=quiet:proto --mypy_grpc_out=quiet:proto $(PROTOS)
+	@$(call generate,proto)
 
-proto-check: proto ## fail when the committed protobuf code is not what the .proto files say
-	@git diff --exit-code -- proto
+proto-check: $(CODEGEN)/bin/.ready ## fail when the committed protobuf code is not what the .proto files say
+	@rm -rf build/proto && mkdir -p build/proto
+	@$(call generate,build/proto)
+	@diff -r --exclude='*.proto' --exclude=__init__.py --exclude=__pycache__ build/proto/roost_proto/v1 proto/roost_proto/v1
 
-images: $(BIN)/.roost ## build the container images of compose-test; the engine must run (deploy/compose/engine.sh up)
-	@deploy/compose/build.sh bookworm slurm systemd clean & bookworm=$$!; \
-	 deploy/compose/build.sh trixie slurm systemd site clean & trixie=$$!; \
+images: $(BIN)/.roost ## build the images and packages of compose-test; the engine must run (deploy/compose/engine.sh up)
+	@{ deploy/compose/build.sh bookworm debian slurm clean systemd && deploy/debian/build.sh bookworm; } & bookworm=$$!; \
+	 { deploy/compose/build.sh trixie debian slurm clean systemd site && deploy/debian/build.sh trixie; } & trixie=$$!; \
 	 deploy/compose/build.sh sid slurm site && wait $$bookworm && wait $$trixie
 
 compose-test: $(BIN)/.roost-dev ## the real cluster in containers, on several releases of Slurm

@@ -1,13 +1,13 @@
 #!/bin/bash
-# build.sh SUITE [TARGET...]: build roost/TARGET:SUITE from this checkout; targets are slurm, which is
-# the default, systemd, and site, which holds roost/slurm and what tests/e2e/site needs beside.
+# build.sh SUITE [TARGET...]: build roost/TARGET:SUITE from this checkout; targets are debian, slurm,
+# which is the default, clean, systemd, and site: roost/slurm and what tests/e2e/site needs beside.
 #
 # Roost's wheel and its dependencies are fetched by the host's pip, with the host's own index and
 # certificates, for the Python of the image; the image is then built without a package index.
 # Downloads are kept in build/compose, so that a second build is a matter of seconds.
 set -euo pipefail
 
-suite=${1:?usage: build.sh SUITE [slurm|systemd|site]...}
+suite=${1:?usage: build.sh SUITE [debian|slurm|clean|systemd|site]...}
 targets=("${@:2}")
 [ $# -gt 1 ] || targets=(slurm)
 here=$(cd "$(dirname "$0")" && pwd)
@@ -98,8 +98,7 @@ for target in "${targets[@]}"; do
     dockerfile=(--build-arg "BASE=roost/base:$suite" --file "$here/Dockerfile" --target "$target")
     if [ "$target" = site ]; then
         fetch_test_wheels
-        dockerfile=(--build-arg "BASE=roost/base:$suite" --build-arg "ROOST=roost/slurm:$suite"
-            --file "$here/Dockerfile.site")
+        dockerfile=(--build-arg "ROOST=roost/slurm:$suite" --file "$here/Dockerfile.site")
     fi
     # The host's network, since the engine that engine.sh starts has no other that leads out.
     quietly docker build --network host "${dockerfile[@]}" --tag "roost/$target:$suite" "$context"

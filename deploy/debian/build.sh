@@ -45,21 +45,43 @@ $(sed -n '/^dependencies/,/^\[project.scripts/p' "$root/pyproject.toml")"
     echo "$wanted" >"$2/wanted"
 }
 
+are_new() { # OUT: whether its packages are younger than everything that they are made of
+    [ -e "$1/.built" ] && [ -z "$(find "$root" -newer "$1/.built" -type f ! -name '*.py[co]' \
+        ! -path '*/.*' ! -path "$root/build/*" ! -path "$root/dist/*" ! -path "$root/tests/*" -print -quit)" ]
+}
+
 build() { # SUITE
-    local context=$root/build/deb/$1 out=$root/dist/$1 started=$SECONDS image=roost/deb:$1 container
+    local context=$root/build/deb/$1 out=$root/dist/$1 started=$SECONDS image=roost/deb:$1 base=roost/base:$1
+    local container lock
     mkdir -p "$context" "$out"
-    "$compose/base.sh" "$1"
+    exec {lock}>"$context/lock" # another process may build the same
+    flock "$lock"
+    if are_new "$out"; then
+        say "$out is as new as its sources"
+        exec {lock}>&-
+        return
+    fi
+    rm -f "$out/.built"
+    touch "$context/begun" # a source that changes meanwhile counts as newer
+    # The image of the containers' tests, where it is there, spares an installation of Python.
+    if docker image inspect "roost/debian:$1" >/dev/null 2>&1; then
+        base=roost/debian:$1
+    else
+        "$compose/base.sh" "$1"
+    fi
     fetch_wheels "$1" "$context"
     rm -rf "$context"/{debian,docs,deploy}
     mkdir "$context/deploy"
     cp -R "$here" "$root/docs" "$context/"
     cp "$root/README.md" "$root/CHANGELOG.md" "$root/deploy/roostd.yaml" "$context/deploy/"
-    quietly docker build --network host --build-arg "BASE=roost/base:$1" --build-arg "SUITE=$1" \
+    quietly docker build --network host --build-arg "BASE=$base" --build-arg "SUITE=$1" \
         --tag "$image" --file "$here/Dockerfile" "$context"
     container=$(docker create "$image" true)
     rm -f "$out"/roost*.deb
     docker cp "$container:/packages/." "$out" >/dev/null
     docker rm "$container" >/dev/null
+    mv "$context/begun" "$out/.built"
+    exec {lock}>&-
     say "$(ls "$out" | tr '\n' ' ')in $out, $((SECONDS - started)) s"
 }
 

@@ -8,13 +8,12 @@ queue is order, gate, candidates, score, place; page: docs/architecture.md.
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
-from heapq import heappop
-from math import inf
 from typing import assert_never
 
 from roost_engine.agents.team import AgentCandidates, Team
+from roost_engine.alarms import Alarms
 from roost_engine.cluster.node_sets import EVERY_NODE, NodeSet
-from roost_engine.domain.actions import Action, WakeAt
+from roost_engine.domain.actions import Action
 from roost_engine.domain.config import EngineConfig, Passing
 from roost_engine.domain.errors import UnknownJob
 from roost_engine.domain.events import (
@@ -107,7 +106,14 @@ class Engine:
             self.seating = Seating(
                 policies.sharing, self._table, policies.candidates, policies.separation
             )
-        self._announced_s = inf
+        self._alarms = Alarms(
+            self._table,
+            self._standing,
+            self._released,
+            self._preemption,
+            self._preempt,
+            self.seating,
+        )
 
     # -- what adapters may read -----------------------------------------------------------
 
@@ -220,9 +226,9 @@ class Engine:
         if self._released.is_active:
             self._released.advance(at_s)
         if table.alarms and table.alarms[0][0] <= at_s:
-            self._ring_alarms(at_s, actions)
+            self._alarms.ring(at_s, actions)
         if queue.limited:
-            self._hand_over(at_s, actions)
+            self._alarms.hand_over(at_s, actions)
         if table.clearing or (self._preempt.migrates and self._preemption.has_migrations):
             self._preemption.advance(at_s, actions)
         if self._standing.is_final and (fixed := self._standing.final_head()) is not None:
@@ -243,7 +249,7 @@ class Engine:
         is_speed_alone = isinstance(event, SpeedSeen) and not is_stirred and not actions
         if table.running and not (is_speed_alone and self._preemption.is_settled(at_s)):
             self._preemption.consider(self._pass.reserved, at_s, actions)
-        self._announce_alarm(at_s, actions)
+        self._alarms.announce(at_s, actions)
         if self._faults.pending:
             actions += self._faults.take()
         return tuple(actions)
@@ -347,61 +353,6 @@ class Engine:
             lost_frac=partial(self._scorer.lost_frac, candidates, record.spec),
         )
         return self._gate.decide(offer)
-
-    # -- time ------------------------------------------------------------------------------
-
-    def _ring_alarms(self, at_s: float, actions: list[Action]) -> None:
-        """Refuse placements that Slurm has not started in time; offer GPUs to jobs that paused.
-
-        A job that can only have certain GPU indices is released to Slurm once it is overdue.
-        """
-        table = self._table
-        while table.alarms and table.alarms[0][0] <= at_s:
-            job_id = heappop(table.alarms)[1]
-            if job_id in table.placing:
-                if at_s >= table.jobs[job_id].start_deadline_s:
-                    timeout = f"Slurm did not start it in {self.config.start_timeout_s:g} s"
-                    table.refuse(job_id, timeout, at_s, actions)
-            elif job_id in table.waiting:
-                if table.is_overdue(job_id, at_s):
-                    table.hand_over(job_id, at_s, actions)
-                elif not self._standing.give_up(job_id, at_s, actions):
-                    table.offer_later(job_id, at_s)
-                    if table.jobs[job_id].promise is not None:
-                        table.queue.postpone()  # a job may have run for longer than expected
-            elif job_id in table.stopping and at_s >= table.jobs[job_id].safe_until_s:
-                self._preemption.keep_running(job_id, at_s)
-
-    def _hand_over(self, at_s: float, actions: list[Action]) -> None:
-        """Release the jobs to Slurm that one of its limits has kept waiting for long enough."""
-        table, hand_over_s = self._table, self.config.hand_over_s
-        if table.queue.next_hand_over_s(hand_over_s) <= at_s:
-            for job_id, limit in table.queue.take_overdue(at_s - hand_over_s):
-                why = f"Slurm's limit {limit} has kept it waiting for {hand_over_s:g} s"
-                table.release_to_slurm(job_id, table.jobs[job_id], why, at_s, actions)
-
-    def _announce_alarm(self, at_s: float, actions: list[Action]) -> None:
-        table, alarms = self._table, self._table.alarms
-        if self._announced_s <= at_s:
-            self._announced_s = inf
-        next_s = inf
-        while alarms:
-            next_s, job_id = alarms[0]
-            if table.is_awaited(next_s, job_id):
-                break
-            heappop(alarms)
-            next_s = inf
-        if table.queue.limited:
-            next_s = min(next_s, table.queue.next_hand_over_s(self.config.hand_over_s))
-        if self._released.is_active:
-            next_s = min(next_s, self._released.next_s)
-        if table.running and self._preemption.is_wanted:
-            next_s = min(next_s, self._preempt.review_s(at_s))
-        if self.seating is not None:
-            next_s = min(next_s, self.seating.review_s(at_s))
-        if next_s < self._announced_s:
-            self._announced_s = next_s
-            actions.append(WakeAt(at_s=next_s))
 
     # -- for tests -------------------------------------------------------------------------
 

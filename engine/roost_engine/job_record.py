@@ -11,6 +11,7 @@ from roost_engine.domain.actions import Decision, Exclusions
 from roost_engine.domain.events import EarlierRuns, WaitSoFar
 from roost_engine.domain.lazy import Lazy
 from roost_engine.domain.model import JobId, JobSpec, NodeShare, Placement, Shape
+from roost_engine.domain.promise import Guess, Promise
 from roost_engine.domain.tier import Tier
 from roost_engine.placement.candidates import Candidates
 
@@ -57,46 +58,6 @@ class StandingPin:
     def is_preempting(self) -> bool:
         """Whether Slurm is to stop the jobs that hold the GPUs."""
         return self.give_up_s < inf
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Guess:
-    """By when a job is taken to have ended, for lack of a time limit that can be used.
-
-    Attributes:
-        left_s: from when this was predicted.
-        low_s, high_s: 80 % interval of its whole run time, for people.
-        is_outlived: whether the job has run for longer.
-    """
-
-    left_s: float
-    low_s: float
-    high_s: float
-    is_outlived: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Promise:
-    """The start of a waiting job for which nodes are reserved.
-
-    Attributes:
-        first_s: engine time by which it was first promised to start.
-        start_s: the same as of now.
-        why: why it was moved, for a human; "": it was not.
-    """
-
-    first_s: float
-    start_s: float
-    why: str = ""
-
-    @property
-    def until_s(self) -> float | None:
-        """By when the job starts, for a human; None: the promise was taken back."""
-        return self.start_s if self.start_s < inf else None
-
-    def added_to(self, wanted: str) -> str:
-        """Return what a job waits for, with what has become of the promise."""
-        return f"{wanted}; {self.why or 'nodes are reserved for it'}"
 
 
 @dataclass(slots=True, kw_only=True)

@@ -8,8 +8,6 @@ import re
 from dataclasses import dataclass
 from typing import NamedTuple
 
-OLDEST = (22, 5)
-
 
 class SlurmVersion(NamedTuple):
     """Release and maintenance number: 24.11.5 is (24, 11, 5)."""

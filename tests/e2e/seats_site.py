@@ -12,7 +12,13 @@ from roost_slurm.inventory import Gpu, NodeGpus
 from roost_slurm.testing.cluster_plan import ClusterPlan
 
 NODES = (NodeKind(name="n1", topology="bridges8"), NodeKind(name="n2", topology="bridges8"))
-PAIRS = "model,beside,speed,spread\ngood,good,0.95,0.02\nbad,good,0.6,0.02\ngood,bad,0.95,0.02\n"
+PAIRS = """model,beside,speed,spread
+good,good,0.95,0.02
+bad,good,0.6,0.02
+good,bad,0.95,0.02
+wrong,good,0.95,0.02
+good,wrong,0.95,0.02
+"""
 OPTED_IN = "--comment=roost:share=yes,memory=16G,model=good"
 
 

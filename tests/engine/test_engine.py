@@ -1,6 +1,5 @@
-"""The engine alone: placing, waiting, time; the other test_*.py here have the rest of it."""
+"""The engine alone: placing, waiting; the other test_*.py here have the rest of it."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -11,7 +10,7 @@ from tests.engine.engine_questions import change, decision, impatient, withdraw
 
 from roost_engine.domain.actions import Place, Wait, WakeAt
 from roost_engine.domain.errors import UnknownJob
-from roost_engine.domain.events import Event, JobQueued, LoadSeen, Tick
+from roost_engine.domain.events import LoadSeen
 from roost_engine.domain.model import JobId, NodeName
 from roost_engine.engine import EngineConfig
 from roost_engine.job_record import JobState, ObservedJob
@@ -267,33 +266,6 @@ def test_others_pass_a_deferred_job(make_harness: HarnessFactory) -> None:
     assert "2" in placed(harness.run(job("2", gpus=8)))
     assert "1" in waits(harness.advance(30.0))
     assert harness.reason("1") == "waits for 8 GPUs on one node"
-
-
-# -- time --------------------------------------------------------------------------------------
-
-
-def wakes(events: Sequence[Event], harness: EngineHarness) -> list[float]:
-    actions = [action for event in events for action in harness.feed(event)]
-    return [action.at_s for action in actions if isinstance(action, WakeAt)]
-
-
-def test_a_wake_up_is_requested_again_only_for_an_earlier_time(
-    make_harness: HarnessFactory,
-) -> None:
-    harness = make_harness([node("a")], bridges())
-    begins = [
-        JobQueued(at_s=0.0, job=job(str(eligible_s), eligible_s=eligible_s))
-        for eligible_s in (50.0, 70.0, 50.0, 40.0)
-    ]
-    assert wakes(begins, harness) == [50.0, 40.0]
-    assert wakes([Tick(at_s=40.0)], harness) == [50.0]
-    assert wakes([Tick(at_s=41.0)], harness) == []
-
-
-def test_no_wake_up_is_requested_for_a_job_that_has_started(make_harness: HarnessFactory) -> None:
-    harness = make_harness([node("a")], bridges())
-    harness.run(job("1"), job("2"))
-    assert wakes([Tick(at_s=10.0)], harness) == []
 
 
 # -- determinism and hostile input -------------------------------------------------------------

@@ -13,6 +13,7 @@ from roost_engine.domain.errors import SlurmError, UnknownJob
 from roost_engine.domain.events import Event, PlacementRefused, PreemptionRefused
 from roost_engine.domain.model import JobId, Placement
 from roost_engine.job_record import JobState, StandingPin
+from roostd.app.late_pins import LatePins
 from roostd.app.old_credentials import OldCredentials
 from roostd.app.recorder import Recorder
 from roostd.app.wait_reasons import WaitReasons
@@ -62,9 +63,11 @@ class Applier:
         self._gate = asyncio.Lock()
         self._queues: dict[JobId, list[Callable[[], Awaitable[None]]]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._workers: dict[JobId, asyncio.Task[None]] = {}  # each works off a queue
         self._pinned: dict[JobId, Placement | None] = {}  # None: by an earlier daemon
         self._eligible: set[JobId] = set()  # wait in Slurm by a standing pin, without a lease
         self._undecided: set[JobId] = set()  # pinned by an earlier daemon; until the first renewal
+        self._late_pins = LatePins(state, self._pinned)
         self._reasons = WaitReasons(state)
         self._credentials = OldCredentials(state)
         self._released: set[JobId] = set()  # by a LetGo of the engine
@@ -127,6 +130,7 @@ class Applier:
         """Drop the pin and the reason of a job that started or ended."""
         self._reasons.forget(job_id)
         self._pinned.pop(job_id, None)
+        self._late_pins.forget(job_id)
         self._eligible.discard(job_id)
         self._released.discard(job_id)
         self._renewed.discard(job_id)
@@ -265,7 +269,12 @@ class Applier:
     def _submit_place(self, action: Place, ticket: int) -> None:
         record = self._state.engine.record(action.job_id)
         if record.spec.binding:
-            self._enqueue(action.job_id, lambda: self._pin(action, ticket))
+            late = self._late_pins.beside(action.job_id, action.placement)
+            workers = [self._workers[job_id] for job_id in late if job_id in self._workers]
+            if workers:
+                self._spawn(self._pin_after(workers, action, ticket))
+            else:
+                self._enqueue(action.job_id, lambda: self._pin(action, ticket))
         elif self._state.config.mode_of(record.spec.partition) is Mode.ADVISE:
             self._enqueue(action.job_id, lambda: self._advise(action))
 
@@ -275,12 +284,13 @@ class Applier:
             self._queues[job_id].append(work)
             return
         self._queues[job_id] = [work]
-        self._spawn(self._work_off(job_id))
+        self._workers[job_id] = self._spawn(self._work_off(job_id))
 
-    def _spawn(self, work: Coroutine[None, None, None]) -> None:
+    def _spawn(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     async def _work_off(self, job_id: JobId) -> None:
         queue = self._queues[job_id]
@@ -295,7 +305,14 @@ class Applier:
             _log.exception("action_failed", job_id=job_id)
             self._metrics.slurm_failures.labels("unexpected").inc()
         finally:
-            del self._queues[job_id]
+            del self._queues[job_id], self._workers[job_id]
+
+    async def _pin_after(
+        self, workers: Sequence[asyncio.Task[None]], action: Place, ticket: int
+    ) -> None:
+        """Pin a job once other jobs' pins to the other seats of its GPUs are taken back."""
+        await asyncio.wait(workers)
+        self._enqueue(action.job_id, lambda: self._pin(action, ticket))
 
     async def _pin(self, action: Place, ticket: int) -> None:
         await self._recorder.wait_durable(ticket)
@@ -306,6 +323,11 @@ class Applier:
         is_waiting_there = action.job_id in self._eligible
         if is_waiting_there and self._pinned.get(action.job_id) == action.placement:
             self._poll()  # Slurm starts it by itself
+            return
+        if late := self._late_pins.beside(action.job_id, action.placement):
+            why = f"job {late[0]} may start on the other seat of its GPUs"
+            self._refuse(action.job_id, "refused", why)
+            self._poll()
             return
         if await self._ask_for(action.job_id, action.placement, "pinned"):
             failpoint.reach("after_pin")
@@ -334,21 +356,25 @@ class Applier:
         is_eligible = job_id in self._eligible
         self._lease_plan.forget(job_id)  # the lease that it gets after this pin is a short one
         try:
-            await self._slurm.pin(job_id, placement, lease_s=lease_s, is_eligible=is_eligible)
+            with self._late_pins.asking(job_id, placement):
+                await self._slurm.pin(job_id, placement, lease_s=lease_s, is_eligible=is_eligible)
         except SlurmError as error:
             outcome = "gone" if isinstance(error, JobNotWaiting) else "refused"
             if isinstance(error, NodeClosed):
                 self._poll_nodes()
-            self._metrics.pins.labels(outcome).inc()
-            _log.warning("job_not_pinned", job_id=job_id, outcome=outcome, error=str(error))
-            at_s = self._state.clock.now_s()
-            self._emit(PlacementRefused(at_s=at_s, job_id=job_id, reason=str(error)))
+            self._refuse(job_id, outcome, str(error))
             return False
         self._pinned[job_id] = placement
         self._metrics.pins.labels(outcome).inc()
         self._metrics.pin_s.observe(time.perf_counter() - began_s)
         _log.info("job_pinned", job_id=job_id, standing=outcome == "standing")
         return True
+
+    def _refuse(self, job_id: JobId, outcome: str, why: str) -> None:
+        self._metrics.pins.labels(outcome).inc()
+        _log.warning("job_not_pinned", job_id=job_id, outcome=outcome, error=why)
+        at_s = self._state.clock.now_s()
+        self._emit(PlacementRefused(at_s=at_s, job_id=job_id, reason=why))
 
     def _is_current(self, action: Place) -> bool:
         """Whether the engine still wants this placement: events since may have changed it."""
@@ -371,6 +397,7 @@ class Applier:
             try:
                 reason = await self._slurm.unpin(job_id, lease_s)
             except JobNotWaiting:
+                self._late_pins.note_moved_on(job_id)
                 self._pinned.pop(job_id, None)
                 raise
             self._pinned.pop(job_id, None)

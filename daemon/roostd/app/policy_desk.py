@@ -15,9 +15,8 @@ import structlog
 from roost_engine.domain.errors import JournalError, PolicyError, PolicyRefused
 from roost_engine.plugins.plugins import Knowledge, Models, Plugins
 from roost_engine.policies.canary import CANARY_SLOTS, Slot
-from roost_engine.prediction.evidence import Evidence
 from roost_engine.prediction.speed_table import ModelSpeeds
-from roost_formats.journal.evaluation import Contender, Evaluation, EvaluationTask
+from roost_formats.journal.evaluation import Contender, EvaluationTask
 from roost_formats.journal.journal import FILE_NAME as JOURNAL_NAME
 from roostd.app.policy_evaluator import Evaluator
 from roostd.app.policy_watch import PolicyWatch
@@ -28,6 +27,7 @@ from roostd.app.promoted_policies import (
     plugins_with,
     score_of,
 )
+from roostd.app.promotion_terms import promise, refusal_of, told
 from roostd.config.config import Config, PoliciesSection
 from roostd.config.policy_names import (
     FOLDER,
@@ -50,8 +50,6 @@ from roostd.state import DaemonState
 _log = structlog.get_logger(__name__)
 
 _WEEK_S = 7 * 86_400.0
-_SHORTEST_WAIT_LIMIT_S = 600.0
-_WAIT_LIMIT_P99S = 3.0  # times the predicted 99th percentile of completion times
 _KEEP_EVERY_S = 10.0
 _DAEMON = "roostd"
 
@@ -151,7 +149,7 @@ class PolicyDesk:
             found=found,
             refusal=refusal_of(found, self._rules),
         )
-        self._audit("evaluate_policy", by, caller, policy=str(policy), **_told(found))
+        self._audit("evaluate_policy", by, caller, policy=str(policy), **told(found))
         self._keep(self._state.promotions.with_evaluation(stored))
         return stored
 
@@ -191,10 +189,10 @@ class PolicyDesk:
             at_epoch_s=self._state.clock.to_epoch_s(self._state.clock.now_s()),
             by=by,
             is_forced=bool(refusal),
-            evidence=self._promise(stored),
+            evidence=promise(stored, self._rules.loss_margin_frac),
         )
-        told = {} if stored is None else _told(stored.found)
-        self._audit("promote_policy", by, caller, **facts, refusal=refusal, **told)
+        figures = {} if stored is None else told(stored.found)
+        self._audit("promote_policy", by, caller, **facts, refusal=refusal, **figures)
         self._apply(self._state.promotions.with_promotion(promotion))
 
     def roll_back(
@@ -326,21 +324,6 @@ class PolicyDesk:
             f" {policy} --canary 10%"
         )
 
-    def _promise(self, stored: StoredEvaluation | None) -> Evidence:
-        margin = self._rules.loss_margin_frac
-        if stored is None:
-            return Evidence(margin_frac=margin)
-        active, candidate = stored.found.active, stored.found.candidate
-        p99_s = min(candidate.p99_jct_s, active.p99_jct_s)
-        limit_s = max(_WAIT_LIMIT_P99S * p99_s, _SHORTEST_WAIT_LIMIT_S)
-        return Evidence(
-            # A policy that was promoted by force is held to what the active one promises.
-            predicted_frac=min(candidate.lost_frac, active.lost_frac),
-            predicted_gap=min(candidate.lost_frac - active.lost_frac, 0.0),
-            wait_limit_s=limit_s,
-            margin_frac=margin,
-        )
-
     # -- carrying it out -----------------------------------------------------------------------
 
     def _task(self, policy: PolicyName, last_s: float) -> EvaluationTask:
@@ -389,34 +372,3 @@ class PolicyDesk:
     def _audit(self, action: str, by: str, caller: Mapping[str, object], **facts: object) -> None:
         digest = audit.append(self._folder, action, by, **facts, **caller)
         _log.info(action, by=by, **facts, **caller, chain=digest)
-
-
-def refusal_of(found: Evaluation, rules: PoliciesSection) -> str:
-    """Return why a comparison speaks against a promotion, with its figures; "" if it does not.
-
-    The upper ends of the intervals count: the policy must be shown not to be worse.
-    """
-    if found.job_count < rules.min_job_count:
-        return f"only {found.job_count} jobs could be compared, want {rules.min_job_count}"
-    faults = [
-        f"{what} completion time is {ratio.value:.3f} of the present one, at 95 % between"
-        f" {ratio.low:.3f} and {ratio.high:.3f}: it may be up to {ratio.high - 1.0:.1%} longer,"
-        f" {margin:.1%} is allowed"
-        for what, ratio, margin in (
-            ("average", found.avg_ratio, rules.average_margin_frac),
-            ("p99", found.p99_ratio, rules.p99_margin_frac),
-        )
-        if not ratio.high <= 1.0 + margin
-    ]
-    return "; ".join(faults)
-
-
-def _told(found: Evaluation) -> dict[str, object]:
-    """Return the figures of a comparison for the audit log."""
-    return {
-        "job_count": found.job_count,
-        "avg_ratio": found.avg_ratio.value,
-        "avg_ratio_high": found.avg_ratio.high,
-        "p99_ratio": found.p99_ratio.value,
-        "p99_ratio_high": found.p99_ratio.high,
-    }

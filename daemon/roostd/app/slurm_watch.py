@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -11,20 +11,22 @@ import structlog
 
 from roost_engine.domain.errors import SlurmError
 from roost_engine.domain.events import Event, NodeLost, QuotasSeen, SharesSeen
-from roost_engine.domain.model import JobId, JobSpec, NodeName, NodeSpec
+from roost_engine.domain.model import JobId, JobSpec
 from roost_slurm.assoc_mgr import AssocMgr
 from roost_slurm.scontrol import JobDetail
 from roost_slurm.spool import SpoolReader, Submitted
 from roost_slurm.squeue import QueuedJob
 from roost_slurm.versions import UnknownVersion, traits_of
 from roostd.app.earlier_waits import since_submission
+from roostd.app.job_readings import job_reader, settings_of_reads
 from roostd.app.leased_jobs import LeasedJobs
 from roostd.app.operator_view import OperatorView, Shown
 from roostd.app.poll_schedule import PollSchedule
+from roostd.app.seen_nodes import SeenNodes
 from roostd.ops.metrics import Metrics
 from roostd.slurm.jobs import JobReader
-from roostd.slurm.opt_in import OptIn, nodes_outside
-from roostd.slurm.port import QueueSnapshot, SlurmNode, SlurmPort
+from roostd.slurm.opt_in import nodes_outside
+from roostd.slurm.port import QueueSnapshot, SlurmPort
 from roostd.slurm.precedence import SeenPriorities, observe, resumed
 from roostd.slurm.queue_reading import LEFT_BY_LIMIT, SiteView, view
 from roostd.slurm.queue_view import QueueView
@@ -40,7 +42,6 @@ _POLLS_AFTER_PIN_S = (0.1, 0.4, 1.0, 2.5, 5.0)
 _POLLS_AFTER_CHANGE_S = (0.0, 0.5)
 SPOOL_FILE = "events"
 _LONG_QUEUE = 300  # jobs: reading them takes about 5 ms
-_TRANSITIONS = ("not_responding", "no_respond", "powering", "boot")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,10 +101,7 @@ class SlurmWatch:
         self._spool = SpoolReader(spool_folder / SPOOL_FILE)
         self._view = QueueView()
         self._snapshot = QueueSnapshot(at_epoch_s=0.0, jobs=())
-        self._nodes: tuple[SlurmNode, ...] = ()
-        self._specs: Mapping[NodeName, NodeSpec] = {}
-        self._socket_counts: Mapping[NodeName, int] = {}
-        self._rules_read = SiteRules(), SiteRules()  # as read, and with the nodes
+        self._nodes = SeenNodes()
         self._reader: JobReader | None = None
         self._reads_for: tuple[object, ...] = ()
         self._site = SiteView()
@@ -148,16 +146,16 @@ class SlurmWatch:
     def cluster_events(self) -> Iterator[Event]:
         """Yield the events that bring a fresh engine to the cluster's state of the last poll."""
         at_s = self._state.clock.now_s()
-        self._leased.note_enforced(self._nodes)
+        self._leased.note_enforced(self._nodes.nodes)
         if self._reader is not None:
-            settings, before = self._settings_of_reads(), self._reads_for
+            settings, before = settings_of_reads(self._state.config), self._reads_for
             self._reads_for = settings
             if settings != before:
                 self._view = replace(self._view, requests={}, reads={})
-            outside = nodes_outside(self._state.config.listed_nodes(), self._specs.values())
+            outside = nodes_outside(self._state.config.listed_nodes(), self._nodes.specs.values())
             self._site = replace(self._site, outside=outside)
             self._read(self._reader, at_s)
-        yield from diff_nodes((), self._nodes, at_s)
+        yield from diff_nodes((), self._nodes.nodes, at_s)
         yield replace(self._quotas, at_s=at_s)
         if self._shares.shares:
             yield replace(self._shares, at_s=at_s)
@@ -260,17 +258,17 @@ class SlurmWatch:
         if with_nodes:
             self._schedule.note_nodes_read(self._state.config.slurm.poll_interval_s)
         # Also where the first job comes while a node changes its state.
-        if self._view.waiting and any(map(_is_in_transition, self._nodes)):
+        if self._view.waiting and self._nodes.are_changing:
             self._schedule.follow_transition()
 
     async def _poll_slurm(self, with_nodes: bool) -> None:
         if self._reader is None or self._state.slurm_fault:
             await self._identify_slurm()
-        if with_nodes or not self._nodes:
+        if with_nodes or not self._nodes.nodes:
             await self._poll_nodes()
         self.follow_wall_clock()
         is_first, self._snapshot = not self._snapshot.at_epoch_s, await self._slurm.queue()
-        rules = self._with_nodes(await self._slurm.rules())
+        rules = self._nodes.added_to(await self._slurm.rules())
         self._note_priorities(rules, is_first)
         self._site = SiteView(
             rules=rules,
@@ -278,7 +276,7 @@ class SlurmWatch:
             handed_over=self._handed_over,
             let_go_reasons=self._state.let_go_reasons,
             priorities=self._priorities,
-            outside=nodes_outside(self._state.config.listed_nodes(), self._specs.values()),
+            outside=nodes_outside(self._state.config.listed_nodes(), self._nodes.specs.values()),
         )
         assert self._reader is not None
         at_s = self._state.clock.now_s()
@@ -293,16 +291,6 @@ class SlurmWatch:
         self._note_shares(rules, at_s)
         for event in look.events:
             self._emit(since_submission(event) if is_first else event)
-
-    def _with_nodes(self, rules: SiteRules) -> SiteRules:
-        """Return the rules with the nodes; the same object as long as neither has changed."""
-        read, before = self._rules_read
-        sockets = before.socket_counts
-        is_same = before.nodes is self._specs and sockets is self._socket_counts
-        if read is not rules or not is_same:
-            known = replace(rules, nodes=self._specs, socket_counts=self._socket_counts)
-            self._rules_read = rules, known
-        return self._rules_read[1]
 
     def _quotas_seen(self, at_s: float) -> QuotasSeen:
         rules, shot = self._site.rules, self._snapshot
@@ -355,8 +343,7 @@ class SlurmWatch:
     def _look(self, reader: JobReader, at_s: float) -> "_Look":
         """Read the snapshot; changes nothing."""
         snapshot, before = self._snapshot, self._view
-        gpu_nodes = {node.spec.name for node in self._nodes}
-        found = view(snapshot, reader, gpu_nodes, before, at_s, self._site)
+        found = view(snapshot, reader, set(self._nodes.specs), before, at_s, self._site)
         return _Look(
             view=found,
             shown=self._operator_view.read(snapshot, found, reader, before),
@@ -376,16 +363,6 @@ class SlurmWatch:
         self._state.job_ids.update(self._view.numbers)
         self._leased.note(*look.leases)
 
-    def _settings_of_reads(self) -> tuple[object, ...]:
-        """Return the settings on which the readings of jobs rest.
-
-        While they stay, a fresh engine gets the readings of the last poll: reading 20,000 jobs
-        again would keep the loop busy for seconds.
-        """
-        config = self._state.config
-        parts = config.mode, config.partitions, config.slurm, config.preemption
-        return (*parts, config.accounts, config.qos, config.listed_nodes())
-
     def _note_hand_overs(self, before: QueueView) -> None:
         """Count the jobs that a limit has held back for long, and forget those that have left."""
         for job_id, reason in self._view.unmanaged.items():
@@ -399,41 +376,15 @@ class SlurmWatch:
         version, settings = await self._slurm.version(), await self._slurm.settings()
         self._state.slurm_version, self._state.cluster = str(version), settings.cluster_name
         self._state.can_pin_again = traits_of(version).can_untype
-        self._reads_for = self._settings_of_reads()
-        self._reader = JobReader(
-            to_engine_s=self._state.clock.to_engine_s,
-            mode_of=lambda partition: self._state.config.mode_of(partition),
-            traits=traits_of(version),
-            accounts_memory=settings.accounts_memory,
-            is_preemptible_qos=lambda qos: qos in self._state.config.preemption.qos,
-            is_sharing_qos=lambda qos: qos in self._state.config.sharing.qos,
-            memory_of=lambda user_id, name: self._state.gpu_memory.need_bytes(user_id, name),
-            is_model=lambda name: name in map(str.lower, self._state.config.slurm.model_names),
-            why_left=lambda job: self._opt_in().why_not(job),
-        )
-
-    def _opt_in(self) -> OptIn:
-        return OptIn(self._state.config.accounts, self._state.config.qos)
+        self._reads_for = settings_of_reads(self._state.config)
+        self._reader = job_reader(self._state, traits_of(version), settings.accounts_memory)
 
     async def _poll_nodes(self) -> None:
-        nodes = await self._slurm.nodes()
-        events = diff_nodes([node.spec for node in self._nodes], nodes, self._state.clock.now_s())
-        self._nodes = nodes
-        specs = {node.spec.name: node.spec for node in nodes}
-        self._specs = specs if specs != self._specs else self._specs
-        sockets = {node.spec.name: node.socket_count for node in nodes}
-        self._socket_counts = sockets if sockets != self._socket_counts else self._socket_counts
-        self._leased.note_enforced(self._nodes)
+        events = self._nodes.apply(await self._slurm.nodes(), self._state.clock.now_s())
+        self._leased.note_enforced(self._nodes.nodes)
         self._state.node_states.clear()
-        self._state.node_states.update({node.spec.name: node.state for node in nodes})
+        self._state.node_states.update(self._nodes.states)
         for event in events:
             if isinstance(event, NodeLost):
                 self._state.board.forget(event.name)
             self._emit(event)
-
-
-def _is_in_transition(node: SlurmNode) -> bool:
-    """Whether a node that no job may use is expected to be usable soon."""
-    if node.spec.usable or node.state.startswith("down"):
-        return False
-    return any(word in node.state for word in _TRANSITIONS)

@@ -286,7 +286,9 @@ class RunTimeHistory:
             age_s: seconds at full speed that it has run.
             at_s: engine time.
         """
-        hazards, job_count, is_of_user = _PRIOR, 0.0, False
+        hazards, is_of_user = _PRIOR, False
+        narrowest: KindSums | None = None
+        fade = 1.0
         for kind in kinds_of(job, self._reads_limits):
             sums = self._kinds.get(kind.name)
             if sums is None:
@@ -297,8 +299,8 @@ class RunTimeHistory:
             wider = hazards * few
             wider += sums.ended
             wider /= sums.entered + few
-            hazards = wider
-            job_count = float(sums.entered[0]) * fade
+            hazards, narrowest = wider, sums
+        job_count = 0.0 if narrowest is None else float(narrowest.entered[0]) * fade
         limit_s = _limit_s(job) if self._reads_limits else None
         return RunTimes(fracs_of(hazards), age_s, limit_s, job_count, is_of_user)
 

@@ -13,7 +13,7 @@ counts for at most three spreads, and a correction is never more than one prior 
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from math import exp, isfinite, log, sqrt
+from math import isfinite, log, sqrt
 from typing import NamedTuple
 
 from roost_engine.prediction.interference_model import PRIOR_SPREAD
@@ -204,8 +204,3 @@ class InterferenceTable:
         row = self._rows.discard(key) or Residuals()
         self._rows[key] = row
         return row
-
-
-def speed_ratio(log_slowdown: float) -> float:
-    """Return the speed of a log slowdown, 1 without any."""
-    return exp(-log_slowdown)

@@ -15,7 +15,11 @@ from math import inf
 from roost_engine.cluster.node_sets import NodeSet
 from roost_engine.domain.actions import Action
 from roost_engine.domain.model import JobId
-from roost_engine.job_record import Guess, JobRecord, JobState, Promise
+from roost_engine.domain.promise import Guess, Promise
+from roost_engine.job_record import (
+    JobRecord,
+    JobState,
+)
 from roost_engine.placement.reservation import Reservation
 from roost_engine.prediction.foreseen_ends import (
     EndsConfig,

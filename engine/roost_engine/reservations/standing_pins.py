@@ -8,22 +8,18 @@ preempts are pinned beside it, each to GPUs whose holders Slurm may stop.
 Page: docs/design/0012-standing-pins.md.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
-from functools import partial
+from collections.abc import Callable
 from math import inf
 
 from roost_engine.cluster.node_sets import NO_NODES, NodeSet
 from roost_engine.domain.actions import Action, PinStanding, Unpin
-from roost_engine.domain.model import JobId, JobSpec, NodeName, Placement
-from roost_engine.domain.tier import Tier
+from roost_engine.domain.model import JobId, NodeName
 from roost_engine.job_record import JobRecord, JobState, StandingPin, shares_of
-from roost_engine.placement.candidates import Candidates
 from roost_engine.placement.reservation import Reservation
-from roost_engine.policies.protocols import CandidatePolicy, Defer
-from roost_engine.preemption.displacement import FoundCapacity, find_capacity, holders
+from roost_engine.policies.protocols import CandidatePolicy
 from roost_engine.preemption.preemption import AskGate
 from roost_engine.preemption.slurm_victims import slurm_victims
+from roost_engine.reservations.pin_search import PinSearch
 from roost_engine.scoring.scorer import Scorer
 from roost_engine.table.job_table import JobTable
 from roost_engine.table.wait_reports import report_wait
@@ -49,8 +45,8 @@ class StandingPins:
         ask_gate: AskGate,
         note_released: Callable[[JobId, float], None],
     ) -> None:
-        self._table, self._candidates = table, candidates
-        self._scorer, self._ask_gate, self._note_released = scorer, ask_gate, note_released
+        self._table, self._note_released = table, note_released
+        self._search = PinSearch(table, candidates, scorer, ask_gate)
         config = table.config
         self.is_on = config.standing_pins
         self.is_final = config.standing_pins and config.standing_pins_are_final
@@ -166,18 +162,19 @@ class StandingPins:
     def _renewed(self, record: JobRecord, at_s: float, actions: list[Action]) -> StandingPin | None:
         """Return the pin of a job: a new one only if that is sooner, or as soon and closer."""
         pin, freed_count = record.standing, self._table.cluster.freed_count
-        if pin is not None and not self._is_possible(pin.placement):
+        search = self._search
+        if pin is not None and not search.is_possible(pin.placement):
             pin = None
-        if pin is not None and pin.freed_count == freed_count and not self._is_late(pin, at_s):
+        if pin is not None and pin.freed_count == freed_count and not search.is_late(pin, at_s):
             return pin
         if pin is None:
-            ends = self._ends(at_s)
+            ends = search.ends(at_s)
         else:
-            pin = self._foreseen(pin, at_s)
-            ends = self._ends_before(pin, at_s)
-            if not self._suffice(record, ends, at_s):
+            pin = search.foreseen(pin, at_s)
+            ends = search.ends_before(pin, at_s)
+            if not search.suffice(record, ends, at_s):
                 return pin
-        found = self._soonest(record, ends, at_s)
+        found = search.soonest(record, ends, at_s)
         if found is None or (pin is not None and not _is_better(found, pin)):
             return pin
         self._announce(record, found, actions)
@@ -191,9 +188,10 @@ class StandingPins:
             return None
         pin = record.standing
         assert pin is not None
-        if self._is_possible(pin.placement):
-            if pin.freed_count != self._table.cluster.freed_count or self._is_late(pin, at_s):
-                pin = record.standing = self._foreseen(pin, at_s)
+        if self._search.is_possible(pin.placement):
+            has_freed = pin.freed_count != self._table.cluster.freed_count
+            if has_freed or self._search.is_late(pin, at_s):
+                pin = record.standing = self._search.foreseen(pin, at_s)
             return self._reservation(pin, record.job_id)
         lost = ", ".join(pin.placement.nodes)
         why = f"its GPUs on {lost} are gone, and it cannot be pinned again"
@@ -220,52 +218,6 @@ class StandingPins:
         why = "Slurm did not stop the jobs on the chosen GPUs in time"
         self._table.release_to_slurm(job_id, record, why, at_s, actions)
         return True
-
-    def _soonest(
-        self, record: JobRecord, ends: Sequence[tuple[float, JobId]], at_s: float
-    ) -> StandingPin | None:
-        """Return where a job fits once the fewest of these jobs have ended, if at all."""
-        ids = [job_id for _, job_id in ends]
-        found = self._find(record, ids, at_s)
-        if found is None:
-            return None
-        candidates, count, _ = found
-        if isinstance(self._ask_gate(record, candidates, at_s), Defer):
-            return None
-        start_s = max(end_s for end_s, _ in ends[:count])
-        return self._choose(record.spec, candidates, ids[:count], start_s, at_s)
-
-    def _foreseen(self, pin: StandingPin, at_s: float) -> StandingPin:
-        """Return a pin with the start that the jobs which are left on its nodes allow.
-
-        While all the awaited jobs run, that is unchanged: other jobs came to the nodes only if they
-        end before. A job that outlives its prediction changes it.
-        """
-        cluster, nodes = self._table.cluster, set(pin.placement.nodes)
-        has_changed = self._is_late(pin, at_s)
-        if not has_changed and all(cluster.shares(job_id) for job_id in pin.awaited):
-            return replace(pin, freed_count=cluster.freed_count)
-        end_of = {
-            job_id: end_s
-            for end_s, job_id in self._ends(at_s)
-            if any(share.node in nodes for share in cluster.shares(job_id))
-        }
-        awaited = holders(cluster, tuple(end_of), shares_of(pin.placement))
-        start_s = max((end_of[job_id] for job_id in awaited), default=at_s)
-        return replace(pin, start_s=start_s, freed_count=cluster.freed_count, awaited=awaited)
-
-    def _is_late(self, pin: StandingPin, at_s: float) -> bool:
-        """Return whether a job that has outlived its prediction holds the GPUs of a pin."""
-        if pin.start_s > at_s:
-            return False
-        records = map(self._table.jobs.get, pin.awaited)
-        return any(one is not None and one.guess is not None for one in records)
-
-    def _suffice(self, record: JobRecord, ends: Sequence[tuple[float, JobId]], at_s: float) -> bool:
-        """Return whether a job fits once all of these jobs have ended."""
-        cluster = self._table.cluster
-        with cluster.without([job_id for _, job_id in ends]):
-            return bool(self._candidates.propose(cluster, record.spec, NO_NODES, at_s))
 
     def _announce(self, record: JobRecord, pin: StandingPin, actions: list[Action]) -> None:
         record.replace_pins(pin)
@@ -297,7 +249,7 @@ class StandingPins:
         if pin is not None:  # Slurm may be about to stop these already
             awaited = pin.awaited
             ids.sort(key=lambda victim: victim not in awaited)
-        found = self._find(record, ids, at_s)
+        found = self._search.find(record, ids, at_s)
         if found is None:
             if len(self._failures) > self._table.config.window_count:
                 self._failures.clear()
@@ -312,76 +264,12 @@ class StandingPins:
             return
         candidates, count, _ = found
         give_up_s = at_s + self._table.config.stop_timeout_s
-        pin = self._choose(record.spec, candidates, ids[:count], at_s, at_s, give_up_s)
+        pin = self._search.choose(record.spec, candidates, ids[:count], at_s, at_s, give_up_s)
         self._announce(record, pin, actions)
         if self._head == job_id:
             self._head = None  # it keeps its pin, whichever job is the first by then
         self._table.alarm(give_up_s, job_id)
         self.preemptors[job_id] = None
-
-    def _find(self, record: JobRecord, ids: Sequence[JobId], at_s: float) -> FoundCapacity | None:
-        cluster = self._table.cluster
-        propose = partial(self._candidates.propose, cluster, record.spec, NO_NODES, at_s)
-        found = find_capacity(cluster, ids, propose)
-        return found if found is not None and found.victim_count else None
-
-    def _choose(
-        self,
-        job: JobSpec,
-        candidates: Candidates,
-        leaving: Sequence[JobId],
-        start_s: float,
-        at_s: float,
-        give_up_s: float = inf,
-    ) -> StandingPin:
-        cluster = self._table.cluster
-        with cluster.without(leaving):
-            placement, decision = self._scorer.choose(candidates, at_s, job)
-        awaited = holders(cluster, leaving, shares_of(placement))
-        return StandingPin(
-            placement=placement,
-            decision=decision,
-            start_s=start_s if awaited else at_s,
-            freed_count=cluster.freed_count,
-            awaited=awaited,
-            give_up_s=give_up_s,
-        )
-
-    def _ends(self, at_s: float) -> list[tuple[float, JobId]]:
-        """Return when each job that holds something ends, in order of time; inf where unknown."""
-        held = self._table.cluster.held_jobs()
-        ends = [(max(end_s, at_s), job_id) for end_s, job_id in self._table.ends(at_s)]
-        if len(ends) < len(held):
-            known = {job_id for _, job_id in ends}
-            ends += [(inf, job_id) for job_id in held if job_id not in known]
-        return ends
-
-    def _ends_before(self, pin: StandingPin, at_s: float) -> list[tuple[float, JobId]]:
-        """Return the ends, in order of time, after which a job may have a better place than a pin.
-
-        These are the earlier ones; for a place that is as soon and closer, those at the same time.
-        """
-        is_spread = pin.placement.tier is not Tier.NODE
-        if is_spread and pin.start_s == inf:
-            return self._ends(at_s)
-        found = []
-        for end_s, job_id in self._table.ends(at_s):
-            end_s = max(end_s, at_s)
-            if end_s > pin.start_s or (end_s == pin.start_s and not is_spread):
-                break
-            found.append((end_s, job_id))
-        return found
-
-    def _is_possible(self, placement: Placement) -> bool:
-        """Return whether Slurm would use the nodes, and no GPU of the placement is broken."""
-        cluster = self._table.cluster
-        for name, gpu_indices in placement.by_node():
-            node = cluster.index_of.get(name)
-            if node is None or not cluster.usable[node]:
-                return False
-            if any((node, gpu) in cluster.faults for gpu in gpu_indices):
-                return False
-        return True
 
     def _unpin_head(self, actions: list[Action]) -> None:
         if self.is_final:

@@ -15,9 +15,9 @@ from roost_engine.domain.config import EngineConfig
 from roost_engine.domain.errors import UnknownJob
 from roost_engine.domain.events import JobEnded, JobStarted, JobWithdrawn, WaitSoFar
 from roost_engine.domain.model import JobId, JobSpec, Placement
+from roost_engine.domain.promise import Guess
 from roost_engine.job_record import (
     WAITS,
-    Guess,
     JobRecord,
     JobState,
     KnownJob,

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roost_engine.domain.model import JobId
+from roost_engine.domain.tier import Tier
 from roost_sim.figures.bound import Demand, average_jct_bound_s
 from roost_sim.figures.communication import communication_of
 from roost_sim.figures.fairness import Fairness, fairness_of
@@ -149,22 +150,20 @@ def measure(
     """
     begin, end = span.range_of([job.submit_s for job in outcome.jobs])
     measured = [job for job in outcome.jobs[begin:end] if job.ended_s is not None]
-    jct_s = [_jct_s(job) for job in measured]
-    queue_s = [_queue_s(job) for job in measured]
+    jct_s, queue_s = [_jct_s(job) for job in measured], [_queue_s(job) for job in measured]
     decision_ms = [seconds * 1000 for seconds in outcome.decision_s]
-    held = Holds.of_jobs(outcome.jobs) if holds is None else holds
-    used = occupancy_of(outcome.jobs, held, cluster_gpu_count)
+    used = occupancy_of(outcome.jobs, holds or Holds.of_jobs(outcome.jobs), cluster_gpu_count)
     makespan_s = _makespan_s(outcome.jobs)
     waited = communication_of(measured, compute_frac, restart_s)
     return Metrics(
         jobs=len(outcome.jobs),
         completed=sum(job.ended_s is not None for job in outcome.jobs),
         measured=len(measured),
-        avg_jct_s=_mean(jct_s),
-        median_jct_s=_percentile(jct_s, 50),
-        p95_jct_s=_percentile(jct_s, 95),
-        p99_jct_s=_percentile(jct_s, 99),
-        avg_queue_s=_mean(queue_s),
+        avg_jct_s=mean_or_none(jct_s),
+        median_jct_s=percentile_or_none(jct_s, 50),
+        p95_jct_s=percentile_or_none(jct_s, 95),
+        p99_jct_s=percentile_or_none(jct_s, 99),
+        avg_queue_s=mean_or_none(queue_s),
         longest_queue_s=max(queue_s, default=None),
         large_p99_queue_s=_large_p99_queue_s(measured),
         makespan_s=makespan_s,
@@ -178,8 +177,8 @@ def measure(
         tier_counts=_tier_counts(outcome.jobs),
         link_frac=_link_frac(outcome.jobs),
         decisions=len(decision_ms),
-        decision_p50_ms=_percentile(decision_ms, 50),
-        decision_p99_ms=_percentile(decision_ms, 99),
+        decision_p50_ms=percentile_or_none(decision_ms, 50),
+        decision_p99_ms=percentile_or_none(decision_ms, 99),
         pins_per_job=outcome.update_count / len(outcome.jobs) if outcome.jobs else None,
         updates_per_s=outcome.update_count / makespan_s if makespan_s else None,
         standing_pins=outcome.standing_count,
@@ -190,17 +189,19 @@ def measure(
 
 
 def _large_p99_queue_s(measured: Sequence[JobResult]) -> float | None:
-    return _percentile([_queue_s(job) for job in measured if job.gpu_count >= LARGE_GPUS], 99)
+    return percentile_or_none(
+        [_queue_s(job) for job in measured if job.gpu_count >= LARGE_GPUS], 99
+    )
 
 
 def _tier_counts(jobs: Sequence[JobResult]) -> tuple[int, int, int]:
     tiers = [job.tier for job in jobs]
-    return tiers.count(0), tiers.count(1), tiers.count(2)
+    return tiers.count(Tier.NODE), tiers.count(Tier.RACK), tiers.count(Tier.CLUSTER)
 
 
 def _link_frac(jobs: Sequence[JobResult]) -> float | None:
     done = [job for job in jobs if job.ended_s is not None and job.best_link_score > 0]
-    return _mean([job.link_score / job.best_link_score for job in done])
+    return mean_or_none([job.link_score / job.best_link_score for job in done])
 
 
 def _bound_s(
@@ -253,9 +254,11 @@ def _left_out(jobs: Sequence[JobResult]) -> tuple[tuple[str, int], ...]:
     return tuple(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
 
 
-def _mean(values: Sequence[float]) -> float | None:
+def mean_or_none(values: Sequence[float]) -> float | None:
+    """Return the mean; None of no values."""
     return float(np.mean(values)) if values else None
 
 
-def _percentile(values: Sequence[float], percent: float) -> float | None:
+def percentile_or_none(values: Sequence[float], percent: float) -> float | None:
+    """Return a percentile, 0 to 100; None of no values."""
     return float(np.percentile(values, percent)) if values else None

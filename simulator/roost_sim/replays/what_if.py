@@ -9,14 +9,14 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from roost_engine.cluster.cluster import Cluster
 from roost_engine.cluster.link_table import mask_of
 from roost_engine.domain.events import Event, JobEnded
 from roost_engine.domain.model import JobId, JobSpec, NodeShare, Shape
+from roost_engine.domain.tier import Tier
 from roost_engine.engine import Engine, EngineConfig
 from roost_engine.plugins.plugins import Policies
+from roost_sim.figures.metrics import mean_or_none, percentile_or_none
 from roost_sim.figures.outcome import Outcome
 from roost_sim.information.progress import ProgressTable
 from roost_sim.replays.journal_history import Fate, History, RecordedJob
@@ -199,15 +199,19 @@ def figures_of(completed: Sequence[CompletedJob], cluster: Cluster) -> JobFigure
     tiers = [_tier(job.shares, cluster) for job in completed]
     return JobFigures(
         jobs=len(completed),
-        avg_wait_s=_mean(waits_s),
-        median_wait_s=_percentile(waits_s, 50),
-        p95_wait_s=_percentile(waits_s, 95),
-        avg_jct_s=_mean(jcts_s),
-        median_jct_s=_percentile(jcts_s, 50),
-        p95_jct_s=_percentile(jcts_s, 95),
-        link_score=_mean([score for score, _ in scores]),
-        link_frac=_mean([score / best for score, best in scores if best > 0]),
-        tier_counts=(tiers.count(0), tiers.count(1), tiers.count(2)),
+        avg_wait_s=mean_or_none(waits_s),
+        median_wait_s=percentile_or_none(waits_s, 50),
+        p95_wait_s=percentile_or_none(waits_s, 95),
+        avg_jct_s=mean_or_none(jcts_s),
+        median_jct_s=percentile_or_none(jcts_s, 50),
+        p95_jct_s=percentile_or_none(jcts_s, 95),
+        link_score=mean_or_none([score for score, _ in scores]),
+        link_frac=mean_or_none([score / best for score, best in scores if best > 0]),
+        tier_counts=(
+            tiers.count(Tier.NODE),
+            tiers.count(Tier.RACK),
+            tiers.count(Tier.CLUSTER),
+        ),
     )
 
 
@@ -314,16 +318,8 @@ def _link_scores(shares: tuple[NodeShare, ...], cluster: Cluster) -> tuple[int, 
     return score, best
 
 
-def _tier(shares: tuple[NodeShare, ...], cluster: Cluster) -> int:
+def _tier(shares: tuple[NodeShare, ...], cluster: Cluster) -> Tier:
     rows = [cluster.index_of[share.node] for share in shares if share.node in cluster.index_of]
     if len(rows) < 2:
-        return 0
-    return 1 if len({int(cluster.racks.ids[row]) for row in rows}) == 1 else 2
-
-
-def _mean(values: Sequence[float]) -> float | None:
-    return float(np.mean(values)) if values else None
-
-
-def _percentile(values: Sequence[float], percent: float) -> float | None:
-    return float(np.percentile(values, percent)) if values else None
+        return Tier.NODE
+    return Tier.RACK if len({cluster.rack_of[row] for row in rows}) == 1 else Tier.CLUSTER

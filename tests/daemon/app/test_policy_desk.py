@@ -21,8 +21,8 @@ from roost_formats.journal.reader import JournalReader
 from roost_formats.models.manifest import manifest_path
 from roost_proto.v1 import policy_pb2 as pb
 from roost_proto.v1 import policy_pb2_grpc as pb_grpc
-from roostd.app.policy_desk import PolicyDesk, refusal_of
-from roostd.config.config import Config, PoliciesSection
+from roostd.app.policy_desk import PolicyDesk
+from roostd.config.config import Config
 from roostd.ops.promotions import FILE_NAME, read_promotions
 from roostd.testing.slurm_stand_in import SlurmStandIn
 
@@ -150,11 +150,6 @@ async def test_a_policy_that_may_be_worse_is_refused_with_the_figures_unless_for
         assert canary is not None
         assert canary.is_forced
     assert words in str(audited(tmp_path)[-1]["refusal"])
-
-
-def test_equal_policies_may_take_over_from_each_other() -> None:
-    same = Ratio(value=1.0, low=1.0, high=1.0)
-    assert refusal_of(evaluation(same, same), PoliciesSection()) == ""
 
 
 async def test_promotions_survive_a_restart_and_a_damaged_file_leaves_the_configured_policy(

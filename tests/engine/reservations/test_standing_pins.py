@@ -17,8 +17,6 @@ from roost_engine.domain.events import (
 from roost_engine.domain.model import JobId, JobSpec, NodeName
 from roost_engine.engine import EngineConfig
 from roost_engine.job_record import JobState
-from roost_engine.plugins.plugins import Policies
-from roost_engine.policies.heuristics import ShapeByShape
 from roost_engine.testing.builders import (
     EngineHarness,
     bridges,
@@ -112,19 +110,6 @@ def test_a_more_urgent_job_of_the_same_demand_takes_over_too(
     assert (unpinned(actions), set(pins(actions))) == (["3"], {"4"})
 
 
-def test_a_pin_moves_only_to_a_sooner_place(make_harness: HarnessFactory) -> None:
-    harness = make_harness([node("a"), node("b")], bridges(), config=ON)
-    for job_id, limit_s in (("1", 100.0), ("2", 80.0), ("3", 60.0), ("4", 40.0)):
-        run(harness, job_id, 4, limit_s)
-    first = pins(harness.queue(job("5", gpus=8)))["5"]
-    assert first.start_s == 60.0  # node b: jobs 3 and 4
-    assert not pins(harness.end("4"))
-    moved = pins(harness.end("1"))
-    assert not moved  # node a is free at 80 s only
-    assert pins(harness.end("2")) == {} or harness.state("5") is JobState.PLACING
-    assert harness.gpus("5")[0] == "a:0"
-
-
 def test_a_pin_leaves_a_node_that_slurm_drains(two_full_nodes: EngineHarness) -> None:
     two_full_nodes.queue(job("3", gpus=2))
     drained = NodeSeen(at_s=0.0, node=replace(node("b"), usable=False))
@@ -188,13 +173,6 @@ def test_a_job_is_not_pinned_while_it_cannot_fit_after_all_have_ended(
     harness.feed(GpuHealthChanged(at_s=0.0, name=NodeName("a"), gpu_index=0, fault="xid 79"))
     run(harness, "1", 2, 50.0)
     assert not pins(harness.queue(job("2", gpus=8)))
-
-
-def test_a_job_without_a_known_end_is_awaited_last(make_harness: HarnessFactory) -> None:
-    harness = make_harness([node("a"), node("b")], bridges(), config=ON)
-    run(harness, "1", 8, None)
-    run(harness, "2", 8, 500.0)
-    assert pins(harness.queue(job("3", gpus=8)))["3"].placement.nodes == ("b",)
 
 
 def test_a_job_is_pinned_once_it_has_waited_and_others_pass_until_then(
@@ -456,18 +434,6 @@ def test_a_final_pin_may_depend_on_jobs_outside_roost(make_harness: HarnessFacto
     harness.queue(job("3", gpus=8))
     assert not pins(harness.advance(20.0))
     assert "3" in pins(harness.start_elsewhere("9", share("a", cpu_count=8)))
-
-
-def test_slurm_may_choose_the_gpus_of_a_pinned_gang(make_harness: HarnessFactory) -> None:
-    policies = Policies(candidates=ShapeByShape(any_gpus=True))
-    nodes = [node("a", 4), node("b", 4)]
-    harness = make_harness(nodes, bridges(4), config=ON, policies=policies)
-    harness.start_elsewhere("8", share("a", 0, 1))
-    harness.start_elsewhere("9", share("b", 2, 3))
-    run(harness, "1", 2, 100.0)
-    assert not pins(harness.queue(job("2", gpus=2, nodes=2)))["2"].placement.is_exact
-    harness.start_elsewhere("2", share("a", 2, 3), share("b", 0, 1))
-    assert harness.placement("2").nodes == ("a", "b")
 
 
 # -- Slurm acts on a pin before the update that replaces it ------------------------------------

@@ -1,0 +1,151 @@
+"""The search for the GPUs where a waiting job runs soonest, once other jobs have ended.
+
+It foresees ends by time limits, or by what stands in for them: see `table.job_table.JobTable.ends`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from math import inf
+
+from roost_engine.cluster.node_sets import NO_NODES
+from roost_engine.domain.model import JobId, JobSpec, Placement
+from roost_engine.domain.tier import Tier
+from roost_engine.job_record import JobRecord, StandingPin, shares_of
+from roost_engine.placement.candidates import Candidates
+from roost_engine.policies.protocols import CandidatePolicy, Defer
+from roost_engine.preemption.displacement import FoundCapacity, find_capacity, holders
+from roost_engine.preemption.preemption import AskGate
+from roost_engine.scoring.scorer import Scorer
+from roost_engine.table.job_table import JobTable
+
+
+class PinSearch:
+    """Finds busy GPUs for a standing pin, and checks those of an earlier one."""
+
+    def __init__(
+        self, table: JobTable, candidates: CandidatePolicy, scorer: Scorer, ask_gate: AskGate
+    ) -> None:
+        self._table, self._candidates = table, candidates
+        self._scorer, self._ask_gate = scorer, ask_gate
+
+    def soonest(
+        self, record: JobRecord, ends: Sequence[tuple[float, JobId]], at_s: float
+    ) -> StandingPin | None:
+        """Return where a job fits once the fewest of these jobs have ended, if at all."""
+        ids = [job_id for _, job_id in ends]
+        found = self.find(record, ids, at_s)
+        if found is None:
+            return None
+        candidates, count, _ = found
+        if isinstance(self._ask_gate(record, candidates, at_s), Defer):
+            return None
+        start_s = max(end_s for end_s, _ in ends[:count])
+        return self.choose(record.spec, candidates, ids[:count], start_s, at_s)
+
+    def foreseen(self, pin: StandingPin, at_s: float) -> StandingPin:
+        """Return a pin with the start that the jobs which are left on its nodes allow.
+
+        While all the awaited jobs run, that is unchanged: other jobs came to the nodes only if they
+        end before. A job that outlives its prediction changes it.
+        """
+        cluster, nodes = self._table.cluster, set(pin.placement.nodes)
+        has_changed = self.is_late(pin, at_s)
+        if not has_changed and all(cluster.shares(job_id) for job_id in pin.awaited):
+            return replace(pin, freed_count=cluster.freed_count)
+        end_of = {
+            job_id: end_s
+            for end_s, job_id in self.ends(at_s)
+            if any(share.node in nodes for share in cluster.shares(job_id))
+        }
+        awaited = holders(cluster, tuple(end_of), shares_of(pin.placement))
+        start_s = max((end_of[job_id] for job_id in awaited), default=at_s)
+        return replace(pin, start_s=start_s, freed_count=cluster.freed_count, awaited=awaited)
+
+    def is_late(self, pin: StandingPin, at_s: float) -> bool:
+        """Return whether a job that has outlived its prediction holds the GPUs of a pin."""
+        if pin.start_s > at_s:
+            return False
+        records = map(self._table.jobs.get, pin.awaited)
+        return any(one is not None and one.guess is not None for one in records)
+
+    def suffice(self, record: JobRecord, ends: Sequence[tuple[float, JobId]], at_s: float) -> bool:
+        """Return whether a job fits once all of these jobs have ended."""
+        cluster = self._table.cluster
+        with cluster.without([job_id for _, job_id in ends]):
+            return bool(self._candidates.propose(cluster, record.spec, NO_NODES, at_s))
+
+    def find(self, record: JobRecord, ids: Sequence[JobId], at_s: float) -> FoundCapacity | None:
+        """Return where a job fits once the fewest of these jobs, one or more, have ended."""
+        cluster = self._table.cluster
+        propose = partial(self._candidates.propose, cluster, record.spec, NO_NODES, at_s)
+        found = find_capacity(cluster, ids, propose)
+        return found if found is not None and found.victim_count else None
+
+    def choose(
+        self,
+        job: JobSpec,
+        candidates: Candidates,
+        leaving: Sequence[JobId],
+        start_s: float,
+        at_s: float,
+        give_up_s: float = inf,
+    ) -> StandingPin:
+        """Return a pin to the best of some candidates.
+
+        Args:
+            job: the request.
+            candidates: what it could have once the jobs of `leaving` have ended.
+            leaving: these jobs.
+            start_s: when they have ended.
+            at_s: engine time.
+            give_up_s: see StandingPin.
+        """
+        cluster = self._table.cluster
+        with cluster.without(leaving):
+            placement, decision = self._scorer.choose(candidates, at_s, job)
+        awaited = holders(cluster, leaving, shares_of(placement))
+        return StandingPin(
+            placement=placement,
+            decision=decision,
+            start_s=start_s if awaited else at_s,
+            freed_count=cluster.freed_count,
+            awaited=awaited,
+            give_up_s=give_up_s,
+        )
+
+    def ends(self, at_s: float) -> list[tuple[float, JobId]]:
+        """Return when each job that holds something ends, in order of time; inf where unknown."""
+        held = self._table.cluster.held_jobs()
+        ends = [(max(end_s, at_s), job_id) for end_s, job_id in self._table.ends(at_s)]
+        if len(ends) < len(held):
+            known = {job_id for _, job_id in ends}
+            ends += [(inf, job_id) for job_id in held if job_id not in known]
+        return ends
+
+    def ends_before(self, pin: StandingPin, at_s: float) -> list[tuple[float, JobId]]:
+        """Return the ends, in order of time, after which a job may have a better place than a pin.
+
+        These are the earlier ones; for a place that is as soon and closer, those at the same time.
+        """
+        is_spread = pin.placement.tier is not Tier.NODE
+        if is_spread and pin.start_s == inf:
+            return self.ends(at_s)
+        found = []
+        for end_s, job_id in self._table.ends(at_s):
+            end_s = max(end_s, at_s)
+            if end_s > pin.start_s or (end_s == pin.start_s and not is_spread):
+                break
+            found.append((end_s, job_id))
+        return found
+
+    def is_possible(self, placement: Placement) -> bool:
+        """Return whether Slurm would use the nodes, and no GPU of the placement is broken."""
+        cluster = self._table.cluster
+        for name, gpu_indices in placement.by_node():
+            node = cluster.index_of.get(name)
+            if node is None or not cluster.usable[node]:
+                return False
+            if any((node, gpu) in cluster.faults for gpu in gpu_indices):
+                return False
+        return True
