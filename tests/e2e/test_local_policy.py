@@ -35,7 +35,7 @@ NODES = {ALICE: "n1", BOB: "n2"}
 SHARE = "53%"  # has ALICE, user 5 at 0.518, and not BOB, user 9 at 0.551
 SHORT_COUNT, SHORT_S = 12, 3  # long beside a busy machine's own delays, or the orders lose alike
 SETTINGS = {
-    "slurm": {"poll_interval_s": 1.0, "standing_pins": False, "shadow_questions": False},
+    "slurm": {"standing_pins": False, "shadow_questions": False},
     "policies": {
         "min_job_count": 30,
         "canary_job_count": 5,
