@@ -7,6 +7,7 @@ On every other level its vector is weighted by the share of the other GPUs of th
 """
 
 from collections.abc import Mapping, Sequence
+from math import inf
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -117,11 +118,14 @@ def checked(name: str, found: Slowdowns, count: int) -> Slowdowns:
     mean, spread = found
     if mean.shape != (count,) or spread.shape != (count,):
         raise PolicyError(f"{name} answered {mean.shape} and {spread.shape}; want ({count},)")
+    if not count:
+        return found
+    # NaN passes no comparison: four reductions, where the messages below need seven.
+    if mean.min() >= -1e-5 and mean.max() <= MOST and spread.min() > 0 and spread.max() < inf:
+        return Slowdowns(np.maximum(mean, 0.0), spread)
     if not (np.isfinite(mean).all() and np.isfinite(spread).all()):
         raise PolicyError(f"{name} answered a slowdown that is not finite")
-    if (mean < -1e-5).any() or (mean > MOST).any() or (spread <= 0).any():
-        raise PolicyError(f"{name} answered a slowdown below 0 or above {MOST}, or no spread")
-    return Slowdowns(np.maximum(mean, 0.0), spread)
+    raise PolicyError(f"{name} answered a slowdown below 0 or above {MOST}, or no spread")
 
 
 def case_of(

@@ -1,6 +1,7 @@
 """What a graph model sees of each candidate: its columns, and the embeddings of what it takes."""
 
 from dataclasses import dataclass
+from itertools import accumulate
 from math import log2
 
 import numpy as np
@@ -61,7 +62,7 @@ class Parts:
             )
         numbers = np.arange(len(listing.node))
         masks = [option.choice.masks for option in options if not isinstance(option, GangOption)]
-        offsets = np.concatenate(([0], np.cumsum([len(each) for each in masks])[:-1]))
+        offsets = np.array([0, *accumulate(map(len, masks[:-1]))])
         mask = np.concatenate(masks)[offsets[listing.option] + listing.subset]
         return cls(numbers, listing.node, mask, numbers, np.zeros_like(numbers))
 

@@ -6,6 +6,7 @@ What was computed of a node is stored until its jobs or its reported loads chang
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -101,7 +102,7 @@ class Neighbourhood:
         self._jobs = ResidentJobs()
         self._cluster: Cluster | None = None
         self._known: dict[int, Residents] = {}
-        self._near: dict[tuple[int, int], tuple[int, int]] = {}
+        self._near: dict[int, dict[int, tuple[int, int]]] = {}  # by link table and set
         self._nvlinked: dict[int, bool] = {}
 
     def expect(self, communicates: Communicates) -> None:
@@ -171,16 +172,18 @@ class Neighbourhood:
             sets: (node, mask of the set) each.
         """
         known = [on[node].rows.get(mask) for node, mask in sets]
-        found = [row for row in known if row is not None]
-        if len(found) == len(sets):
-            return found
+        if None not in known:
+            return cast(list[int], known)
         missing = dict[int, dict[int, None]]()
         for (node, mask), row in zip(sets, known, strict=True):
             if row is None:
                 missing.setdefault(node, {})[mask] = None
         for node, masks in missing.items():
             self._add_rows(cluster, node, on[node], list(masks))
-        return [on[node].rows[mask] for node, mask in sets]
+        return [
+            on[node].rows[mask] if row is None else row
+            for (node, mask), row in zip(sets, known, strict=True)
+        ]
 
     def _add_rows(
         self, cluster: Cluster, node: int, residents: Residents, masks: list[int]
@@ -190,12 +193,15 @@ class Neighbourhood:
         taken = np.array([[mask.bit_count()] for mask in masks])
         level = self._levels(cluster, node, residents, masks)
         weights = (counts / np.maximum(whole - taken, 1)).astype(np.float32)
-        by_level = weights[:, None] * (level[:, None] == _LEVEL_NUMBERS)
         share = (counts * (taken / (whole - counts))).astype(np.float32)
-        gpus, rows = share.sum(axis=1), self.rows
+        # A line for each level, and one for all jobs together.
+        lines = np.empty((len(masks), len(LEVELS) + 1, len(counts)), dtype=np.float32)
+        np.multiply(weights[:, None], level[:, None] == _LEVEL_NUMBERS, out=lines[:, :-1])
+        lines[:, -1] = share
+        gpus, rows, sums = share.sum(axis=1), self.rows, weighted_sums(lines, vectors)
         at = [rows.take() for _ in masks]
-        rows.sums[at] = weighted_sums(by_level, vectors)
-        rows.joined[at] = weighted_sums(share[:, None], vectors)[:, 0] / gpus[:, None]
+        rows.sums[at] = sums[:, :-1]
+        rows.joined[at] = sums[:, -1] / gpus[:, None]
         rows.gpus[at], rows.level[at] = gpus, level.min(axis=1)
         residents.rows.update(zip(masks, at, strict=True))
 
@@ -210,13 +216,13 @@ class Neighbourhood:
         self, cluster: Cluster, node: int, residents: Residents, masks: list[int]
     ) -> NDArray[np.int64]:
         """Return the same for several sets: int64 [set, job]."""
-        table, near = cluster.table(node), list[tuple[int, int]]()
+        table = cluster.table(node)
+        near = self._near.setdefault(id(table), {})
         for mask in masks:
-            found = self._near.get((id(table), mask))
-            if found is None:
-                found = self._near[id(table), mask] = around(table, mask)
-            near.append(found)
-        shared = residents.masks & np.array(near)[..., None] != 0  # [set, switch or socket, job]
+            if mask not in near:
+                near[mask] = around(table, mask)
+        beside = np.array([near[mask] for mask in masks])
+        shared = residents.masks & beside[..., None] != 0  # [set, switch or socket, job]
         # 0 where a switch is shared; without one 1 where a socket is, else 2.
         level: NDArray[np.int64] = np.where(shared[:, 0], 0, 2 - shared[:, 1])
         return level
