@@ -335,7 +335,8 @@ class Engine:
                 [job.spec for job_id, job in self.records() if job_id in queue]
             )
             queue.recall_all()
-        moved += team.forwards([table.jobs[job_id].spec for job_id in queue.blocked()])
+        if table.config.forwards:
+            moved += team.forwards([table.jobs[job_id].spec for job_id in queue.blocked()])
         for job in moved:
             queue.add(table.jobs[job.job_id], event.at_s)
 

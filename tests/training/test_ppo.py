@@ -58,3 +58,14 @@ def test_while_only_the_critic_learns_the_policy_stays() -> None:
     assert all(torch.equal(a, b) for a, b in zip(before, net.parameters(), strict=True))
     improvement.iterate()
     assert not all(torch.equal(a, b) for a, b in zip(before, net.parameters(), strict=True))
+
+
+def test_without_a_critic_the_policy_learns_at_once_and_nothing_is_foreseen() -> None:
+    net = fresh_net()
+    before = [weight.clone() for weight in net.parameters()]
+    ppo = Ppo(net, dataclasses.replace(QUICK, critic=False, critic_iterations=9))
+    kept = [weight.clone() for weight in ppo.critic.parameters()]
+    found = Improvement(ppo, episodes(job_count=20)).iterate()
+    assert found.explained_frac is None
+    assert all(torch.equal(a, b) for a, b in zip(kept, ppo.critic.parameters(), strict=True))
+    assert not all(torch.equal(a, b) for a, b in zip(before, net.parameters(), strict=True))

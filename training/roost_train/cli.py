@@ -22,6 +22,7 @@ from roost_sim.sweeps.process_engine import core_count
 from roost_sim.traces.formats import Format, load_trace
 from roost_sim.traces.trace import Trace
 from roost_slurm.version_option import ShowVersion
+from roost_train.ablation_command import add_ablate
 from roost_train.errors import MissingLibrary, TrainError
 from roost_train.evolution_command import add_evolve
 from roost_train.progress import ProgressBar
@@ -67,6 +68,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_runtimes(commands.add_parser("runtimes", help="teach a model a site's run times"))
     _add_selector(commands.add_parser("selector", help="train a job selector by simulation"))
     add_evolve(commands.add_parser("evolve", help="search a job selector of few numbers"))
+    add_ablate(commands.add_parser("ablate", help="what each part of the improvement is worth"))
     _add_warmstart(commands.add_parser("warmstart", help="teach an order model the incumbent's"))
     return parser
 
@@ -77,8 +79,9 @@ def _add_selector(selector: argparse.ArgumentParser) -> None:
     )
     selector.add_argument(
         "--slot",
-        choices=("order", "placement"),
-        help="which decision is trained: the next job, or where it runs; default: as configured",
+        choices=("order", "placement", "gate"),
+        help="which decision is trained: the next job, where it runs, or whether it waits for a"
+        " closer place; default: as configured",
     )
     selector.add_argument(
         "--until", type=float, metavar="FRAC", default=1.0, help="only this share of its time"

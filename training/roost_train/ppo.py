@@ -46,6 +46,8 @@ class PpoParameters:
         trace: λ, see `advantages`.
         entropy: weight of the policy's entropy, which keeps it from settling too early.
         most_divergence: passes end when the policy has moved so far, in nats.
+        critic: whether a critic says what was expected; without one, advantages are the returns
+            less their mean.
         critic_iterations: at the start in which only the critic learns.
         explore_frac: how often an action is forced in a bad state, see `exploration`.
     """
@@ -62,6 +64,7 @@ class PpoParameters:
     trace: float = 0.95
     entropy: float = 0.003
     most_divergence: float = 0.03
+    critic: bool = True
     critic_iterations: int = 2
     explore_frac: float = 0.0
 
@@ -127,12 +130,15 @@ class Ppo:
         old_logs, values = self._judge(decisions)
         gains, returns = self._gains(played.trajectories, values)
         spread = float(np.std(returns))
-        explained_frac = 1.0 - float(np.var(returns - values)) / max(spread**2, _LEAST_SPREAD)
+        has_critic, explained_frac = self.parameters.critic, None
+        if has_critic:
+            missed = float(np.var(returns - values))
+            explained_frac = 1.0 - missed / max(spread**2, _LEAST_SPREAD)
         scaled = torch.from_numpy((gains - gains.mean()) / (gains.std() + _LEAST_SPREAD))
         targets, old = torch.from_numpy(returns).float(), torch.from_numpy(old_logs).float()
         as_played = played_logs(old_logs, decisions, self.parameters.explore_frac)
         played_old = torch.from_numpy(as_played).float()
-        is_critics = done_count < self.parameters.critic_iterations
+        is_critics = has_critic and done_count < self.parameters.critic_iterations
         divergence, entropy = 0.0, 0.0
         self.net.train()
         for _ in range(self.parameters.passes):
@@ -140,7 +146,8 @@ class Ppo:
             for part in batches(decisions, self.parameters.batch_count, generator):
                 places = torch.tensor([place_of[id(decision)] for decision in part])
                 batch = DecisionBatch.of(part)
-                self._step_critic(batch, targets[places])
+                if has_critic:
+                    self._step_critic(batch, targets[places])
                 if divergence <= self.parameters.most_divergence:
                     logs = old[places], played_old[places]
                     found = self._step(batch, logs, scaled[places].float(), is_critics)
@@ -155,6 +162,7 @@ class Ppo:
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return advantages and returns of all decisions, in units of the returns' spread."""
         parameters = self.parameters
+        trace = parameters.trace if parameters.critic else 1.0
         per_episode = [(one, discounts(one.at_s, parameters.horizon_s)) for one in played]
         if not self._spread:  # by the first episodes, once: later changes would mislead the critic
             whole = [
@@ -166,9 +174,7 @@ class Ppo:
         for one, fades in per_episode:
             end = begin + len(one.rewards)
             rewards = (np.array(one.rewards) / self._spread).tolist()
-            found.append(
-                advantages(rewards, values[begin:end].tolist(), fades.tolist(), parameters.trace)
-            )
+            found.append(advantages(rewards, values[begin:end].tolist(), fades.tolist(), trace))
             begin = end
         gains = np.concatenate(found)
         return gains, gains + values
@@ -183,8 +189,14 @@ class Ppo:
                 batch = DecisionBatch.of(decisions[begin : begin + 256])
                 found = masked_logs(self.net(batch.jobs, batch.cluster), batch.mask)
                 logs.append(found.gather(1, batch.actions[:, None])[:, 0])
-                values.append(self.critic(batch.jobs, batch.cluster, batch.present))
+                values.append(self._values(batch))
         return torch.cat(logs).double().numpy(), torch.cat(values).double().numpy()
+
+    def _values(self, batch: DecisionBatch) -> torch.Tensor:
+        if not self.parameters.critic:
+            return torch.zeros(len(batch.jobs))
+        values: torch.Tensor = self.critic(batch.jobs, batch.cluster, batch.present)
+        return values
 
     def _step(
         self,

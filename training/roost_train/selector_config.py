@@ -9,6 +9,7 @@ from typing import Any, TypeVar, get_type_hints
 
 import yaml
 
+from roost_sim.worlds.world_spec import Speed
 from roost_train.environments.episodes import Draw
 from roost_train.environments.rewards import Reward
 from roost_train.environments.slot_run import Slot
@@ -34,6 +35,7 @@ class EpisodeNumbers:
     may_wait: bool = False
     window_count: int = 128
     slot: Slot = Slot.ORDER
+    speed: Speed = Speed.TRACE
     agents: int = 1
 
 

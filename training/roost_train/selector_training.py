@@ -11,7 +11,7 @@ last checkpoint and comes out the same:
 | best.pt | the checkpoint that was best in validation; the warm start counts too |
 | log.jsonl | a line for each iteration and each validation |
 | report.html | the same, as charts |
-| selector.onnx, selector.json | the best selector; of the placement slot placement.onnx and .json |
+| selector.onnx, selector.json | the best selector; of other slots placement.onnx, gate.onnx |
 """
 
 import json
@@ -25,12 +25,14 @@ import torch
 
 from roost_sim.clusters.cluster_spec import ClusterSpec
 from roost_sim.traces.trace import Trace
+from roost_sim.worlds.world_spec import WorldSpec
 from roost_train.checkpoint import read_checkpoint
 from roost_train.decisions import Decision
 from roost_train.environments.episodes import Episodes
 from roost_train.environments.slot_run import Slot
 from roost_train.errors import TrainError
 from roost_train.expert_iteration import ExpertIteration
+from roost_train.gate_release import write_gate
 from roost_train.imitation import ImitationFigures, imitate, judge
 from roost_train.improvement import Improvement, Learner, Method
 from roost_train.placement_net import PlacementNet
@@ -40,9 +42,9 @@ from roost_train.ppo import Ppo
 from roost_train.rollout_engine import InProcess, Player, RolloutEngine, Teacher
 from roost_train.selector_agent import SelectorAgent
 from roost_train.selector_config import SelectorConfig, as_document
-from roost_train.selector_net import SelectorNet
 from roost_train.selector_release import write_selector
 from roost_train.selector_start import read_selector
+from roost_train.slot_net import SlotNet
 from roost_train.training_report import write_training_report
 
 _FIRST_VALIDATION = 500_000  # seeds of episodes: imitation has 0 on, improvement a million on
@@ -97,14 +99,13 @@ class SelectorTraining:
     ) -> None:
         self._rollouts = rollouts or InProcess()
         self.config, self.folder, self._tell = config, folder, tell
-        if config.episodes.slot is Slot.GATE:
-            raise TrainError("a gate cannot be exported yet: its network is trained from Python")
         if start is not None and config.episodes.slot is not Slot.ORDER:
             raise TrainError("--start continues a selector of the order slot only")
         given = None if start is None else read_selector(start)
         self._given = None if given is None else given[0]
         numbers = asdict(config.episodes)
-        self.episodes = Episodes(trace=trace, clusters=clusters, **numbers)
+        world = WorldSpec(speed=numbers.pop("speed"))
+        self.episodes = Episodes(trace=trace, clusters=clusters, world=world, **numbers)
         self.about: dict[str, Any] = {
             "config": as_document(config),
             "trace": {"source": Path(trace.source).name, "job_count": len(trace)},
@@ -225,8 +226,9 @@ class SelectorTraining:
         card, saved = {**self.about, "best": self.best()}, saved[::step]
         if isinstance(net, PlacementNet):
             path = write_placement(net, saved, card, self.folder)
+        elif isinstance(net, SlotNet):
+            path = write_gate(net, saved, card, self.folder)
         else:
-            assert isinstance(net, SelectorNet), "gates are refused at the start"
             path = write_selector(net, saved, card, self.folder)
         self._report()
         return path

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 
 import torch
 
+from roost_engine.gate.offer_features import CONTEXT_COLUMNS, OFFER_COLUMNS
 from roost_train.environments.slot_run import Slot
-from roost_train.environments.slot_views import CONTEXT_COLUMNS, OFFER_COLUMNS, PLACEMENT_COLUMNS
+from roost_train.environments.slot_views import PLACEMENT_COLUMNS
 from roost_train.errors import TrainError
 
 

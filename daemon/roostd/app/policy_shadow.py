@@ -169,11 +169,9 @@ def _task(
     """Return the choice of policies of a shadow: the engine's own, with another one in its slot."""
     policy = PolicyName(request.slot, request.name, request.path)
     changed, _ = plugins_with(policy, state.config, speeds, replace(plugins, canary=None))
-    promoted = state.promotions.promoted.get(Slot.ORDER)
-    order_path = promoted.path if promoted is not None and changed.order_model else ""
+    order_path = _model_path(request, Slot.ORDER, changed.order_model, state)
+    gate_path = _model_path(request, Slot.GATE, changed.gate_model, state)
     score = _score_path(state.config.choice.in_effect.model)
-    if request.slot is Slot.ORDER:
-        order_path = request.path
     if request.slot is Slot.SCORE:
         score = _score_path(request.path or request.name)
     return ShadowTask(
@@ -182,8 +180,17 @@ def _task(
         plugins=changed,
         config=state.engine.config,
         order_path=order_path,
+        gate_path=gate_path,
         score_path=score,
     )
+
+
+def _model_path(request: ShadowRequest, slot: Slot, model: str, state: DaemonState) -> str:
+    """Return the file of the model that decides in a slot of a shadow; "": no model does."""
+    if request.slot is slot:
+        return request.path
+    promoted = state.promotions.promoted.get(slot)
+    return promoted.path if promoted is not None and model else ""
 
 
 def _score_path(model: str) -> str:

@@ -41,6 +41,7 @@ from roost_engine.prediction.predictors import Predictors
 from roost_engine.prediction.speed_table import TableOfSpeeds
 from roost_engine.scoring.heuristic import HeuristicScore
 from roost_formats.journal.shadow import Choice, ShadowChoice
+from roost_formats.models.gate import load_onnx_gate
 from roost_formats.models.model_order import load_onnx_order
 from roost_formats.models.score import load_any_score
 from roostd.app.worker_process import LENGTH
@@ -57,7 +58,7 @@ class ShadowTask:
         slot, policy: what decides in shadow, in words.
         plugins: the choice of policies, with the shadow's in its slot.
         config: of the engine.
-        order_path: of the model in the order slot; "": none.
+        order_path, gate_path: of the models in these slots; "": none.
         score_path: of the model that scores; "": the heuristic.
     """
 
@@ -66,6 +67,7 @@ class ShadowTask:
     plugins: Plugins
     config: EngineConfig
     order_path: str = ""
+    gate_path: str = ""
     score_path: str = ""
 
 
@@ -193,6 +195,9 @@ def begin(task: ShadowTask) -> ShadowEngine:
     models = Models()
     if task.order_path:
         models = Models(order=load_onnx_order(Path(task.order_path), time.perf_counter))
+    if task.gate_path:
+        gate = load_onnx_gate(Path(task.gate_path), time.perf_counter)
+        models = replace(models, gate=gate)
     return ShadowEngine(task, score, models)
 
 

@@ -16,6 +16,7 @@ from roost_engine.policies.canary import Slot
 from roost_engine.policies.protocols import ScorePolicy
 from roost_engine.prediction.speed_table import ModelSpeeds
 from roost_engine.scoring.heuristic import HeuristicScore
+from roost_formats.models.gate import load_onnx_gate
 from roost_formats.models.model_order import load_onnx_order
 from roost_formats.models.score import load_any_score, score_file
 from roostd.config.config import Config
@@ -42,6 +43,8 @@ def identity_of(policy: PolicyName) -> str:
         return "" if path is None else load_any_score(path, time.perf_counter).name
     if not policy.path:
         return ""
+    if policy.slot is Slot.GATE:
+        return load_onnx_gate(Path(policy.path), time.perf_counter).name
     return load_onnx_order(Path(policy.path), time.perf_counter).name
 
 
@@ -67,7 +70,7 @@ def configured_with(config: Config, promotions: Promotions, faults: dict[Slot, s
 def extended(
     plugins: Plugins, state: DaemonState, *, has_canary: bool = True
 ) -> tuple[Plugins, Models]:
-    """Return an engine's choice of policies with promoted orders that are models, and the canary.
+    """Return an engine's choice of policies with promoted models, and the canary.
 
     Args:
         plugins: by the configuration in effect.
@@ -75,9 +78,10 @@ def extended(
         has_canary: False leaves the canary out.
     """
     models = Models()
-    promoted = state.promotions.promoted.get(Slot.ORDER)
-    if promoted is not None and promoted.path and Slot.ORDER not in state.promotion_faults:
-        plugins, models = with_order_model(plugins, name_of(promoted))
+    for slot in (Slot.ORDER, Slot.GATE):
+        promoted = state.promotions.promoted.get(slot)
+        if promoted is not None and promoted.path and slot not in state.promotion_faults:
+            plugins, models = with_model(plugins, models, name_of(promoted))
     canary = state.promotions.canary
     if canary is None or not has_canary:
         return plugins, models
@@ -90,14 +94,17 @@ def extended(
         return plugins, models
 
 
-def with_order_model(plugins: Plugins, policy: PolicyName) -> tuple[Plugins, Models]:
-    """Return a choice of policies in which a model orders the queue.
+def with_model(plugins: Plugins, models: Models, policy: PolicyName) -> tuple[Plugins, Models]:
+    """Return a choice of policies in which a model decides in the order slot or the gate slot.
 
     Raises:
         PolicyError: the model fails a check of the loader.
     """
-    model = load_onnx_order(Path(policy.path), time.perf_counter)
-    return replace(plugins, order_model=model.name), Models(order=model)
+    if policy.slot is Slot.GATE:
+        gate = load_onnx_gate(Path(policy.path), time.perf_counter)
+        return replace(plugins, gate_model=gate.name), replace(models, gate=gate)
+    order = load_onnx_order(Path(policy.path), time.perf_counter)
+    return replace(plugins, order_model=order.name), replace(models, order=order)
 
 
 def plugins_with(
@@ -115,12 +122,15 @@ def plugins_with(
         PolicyError: the policy is a model that fails a check of the loader.
     """
     changed = with_policy(config, policy).choice.plugins(speeds, plugins.knowledge)
-    changed = replace(changed, order_model=plugins.order_model)
-    if policy.slot is not Slot.ORDER:
-        return changed, Models()
-    if policy.path:
-        return with_order_model(changed, policy)
-    return replace(changed, order_model=""), Models()
+    order, gate = plugins.order_model, plugins.gate_model
+    if policy.slot is Slot.ORDER:
+        order = ""
+    if policy.slot is Slot.GATE:
+        gate = ""
+    changed = replace(changed, order_model=order, gate_model=gate)
+    if policy.path and policy.slot in (Slot.ORDER, Slot.GATE):
+        return with_model(changed, Models(), policy)
+    return changed, Models()
 
 
 def _with_canary(
@@ -129,6 +139,9 @@ def _with_canary(
     other = with_policy(config, name_of(canary)).choice
     found = Canary(slot=canary.slot, share_frac=canary.share_frac, model=canary.identity)
     match canary.slot:
+        case Slot.GATE if canary.path:
+            gate = load_onnx_gate(Path(canary.path), time.perf_counter)
+            models = replace(models, canary_gate=gate)
         case Slot.GATE:
             found = replace(found, gate=other.gate.to_core(other.in_effect.gate))
         case Slot.ORDER if canary.path:

@@ -46,6 +46,7 @@ _KINDS: Mapping[Slot, type[StrEnum]] = MappingProxyType(
 _SLOT_OF_MODEL: Mapping[str, Slot] = MappingProxyType(
     {
         "order": Slot.ORDER,
+        "gate": Slot.GATE,
         "score": Slot.SCORE,
         "graph": Slot.SCORE,
         "interference": Slot.SCORE,
@@ -133,7 +134,8 @@ def policy_of(config: Config, slot: Slot) -> PolicyName:
 def with_policy(config: Config, policy: PolicyName) -> Config:
     """Return a configuration with another policy in one slot.
 
-    An order that is a model leaves `order.kind` as it is: the engine asks the model in its place.
+    An order or a gate that is a model leaves `order.kind` or `gate.kind` as it is: the engine asks
+    the model in its place.
     """
     section, key = ("policy", "model") if policy.slot is Slot.SCORE else (policy.slot.value, "kind")
     if policy.slot is Slot.SCORE:

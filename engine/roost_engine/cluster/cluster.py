@@ -320,11 +320,17 @@ class Cluster:
         nodes, self._gained = self._gained, NO_NODES
         return nodes
 
-    def free_count(self) -> int:
-        """Return how many healthy GPUs are free on nodes that Slurm would use."""
+    @property
+    def usable_set(self) -> NodeSet:
+        """The nodes that Slurm would use."""
         usable = self.memo.get(_USABLE)
         if not isinstance(usable, int):
             usable = self.memo[_USABLE] = node_set_where(self.usable[: len(self)])
+        return usable
+
+    def free_count(self) -> int:
+        """Return how many healthy GPUs are free on nodes that Slurm would use."""
+        usable = self.usable_set
         # A node with 3 free GPUs counts once each for at least 1, 2 and 3.
         counts = ((self.gpu_free.at_least[gpus] & usable).bit_count() for gpus in _GPU_COUNTS)
         return sum(counts)

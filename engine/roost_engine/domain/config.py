@@ -44,6 +44,7 @@ class EngineConfig:
             `patience_s` where that is shorter. Pins that can move need no wait
             (docs/results/pins.md), final ones FINAL_PIN_AFTER_S.
         agents: into how many parts the cluster is split, each with a queue of its own.
+        forwards: whether an agent may give a job without capacity to another one.
         standing_pin_margin_s: a job may pass one that waits by such a pin only if it ends this long
             before the foreseen start: Slurm would keep it off these nodes, and its GPUs would idle.
     """
@@ -62,4 +63,5 @@ class EngineConfig:
     standing_pin_if_overtaken: bool = False
     standing_pin_after_s: float = 0.0
     agents: int = 1
+    forwards: bool = True
     standing_pin_margin_s: float = 0.0

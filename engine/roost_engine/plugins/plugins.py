@@ -14,6 +14,7 @@ from roost_engine.domain.errors import PolicyError
 from roost_engine.domain.pair_correction import PairCorrection
 from roost_engine.gate.dally import DallyConfig, DallyGate
 from roost_engine.gate.delay import DelayConfig, DelayGate, DelayState
+from roost_engine.gate.model_gate import GateModel, ModelGate
 from roost_engine.plugins.policy_kinds import (
     PreemptionNumbers,
     communication,
@@ -146,12 +147,14 @@ class Models:
     """What an engine's policies ask that was read from files; None: there is none.
 
     Attributes:
-        order: takes the place of Plugins.order.
-        canary_order, canary_score: the canary's candidate.
+        order, gate: take the place of Plugins.order and Plugins.gate.
+        canary_order, canary_gate, canary_score: the canary's candidate.
     """
 
     order: AnyOrderModel | None = None
+    gate: GateModel | None = None
     canary_order: AnyOrderModel | None = None
+    canary_gate: GateModel | None = None
     canary_score: ScorePolicy | None = None
 
 
@@ -175,6 +178,7 @@ class Plugins:
             time limits alone do.
         order_model: the name of the model in the order slot, "onnx:" and twelve digits; "": none,
             `order` decides.
+        gate_model: the same of the gate slot.
         canary: a second policy in one slot, for some users; None: there is none.
         sharing: which jobs may share GPUs; None: none.
     """
@@ -191,6 +195,7 @@ class Plugins:
     learned_order: LearnedOrderConfig = field(default_factory=LearnedOrderConfig)
     ends: EndsConfig | None = None
     order_model: str = ""
+    gate_model: str = ""
     canary: Canary | None = None
     sharing: SharingConfig | None = None
 
@@ -202,7 +207,7 @@ class Plugins:
         return (
             self.order in is_asking
             or canary.order in is_asking
-            or bool(self.order_model or canary.model)
+            or bool(self.order_model or self.gate_model or canary.model)
             or isinstance(self.gate, DelayConfig)
             or isinstance(canary.gate, DelayConfig)
             or isinstance(self.preemption, NetworkPreemptionConfig | LearnedMovesConfig)
@@ -249,7 +254,8 @@ class Plugins:
             predictors=predictors,
             ends=self.ends if predictors is not None else None,
         )
-        policies = self._with_sharing(self._with_preemption(self._with_gate(policies)))
+        policies = self._with_any_gate(policies, models.gate)
+        policies = self._with_sharing(self._with_preemption(policies))
         return self._with_canary(policies, models)
 
     def _order(
@@ -269,7 +275,8 @@ class Plugins:
                 order = self._order(canary.order, models.canary_order, predictors)
                 return replace(policies, order=CanaryOrder(policies.order, order, share))
             case Slot.GATE:
-                gate = replace(self, gate=canary.gate)._with_gate(policies).gate
+                other = replace(self, gate=canary.gate)
+                gate = other._with_any_gate(policies, models.canary_gate).gate
                 return replace(policies, gate=CanaryGate(policies.gate, gate, share))
             case Slot.SCORE:
                 score = models.canary_score or HeuristicScore()
@@ -278,6 +285,13 @@ class Plugins:
                 raise PolicyError(f"slot {canary.slot} has no canary")
             case _:
                 assert_never(canary.slot)
+
+    def _with_any_gate(self, policies: Policies, model: GateModel | None) -> Policies:
+        """Return policies with a gate that is a model; without a model, the one of `gate`."""
+        if model is None:
+            return self._with_gate(policies)
+        gate = ModelGate(model, policies.predictors or Predictors())
+        return replace(policies, gate=gate)
 
     def _with_gate(self, policies: Policies) -> Policies:
         match self.gate:

@@ -12,7 +12,7 @@ Run times are what the predictors expect.
 Source: Ayadi et al., TopDRL, JPDC 2025, whose images are not published; page: docs/learned.md.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import log1p
 from typing import TypeAlias, cast
@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 
 from roost_engine.cluster.cluster import Cluster
 from roost_engine.cluster.link_table import MAX_GPUS
-from roost_engine.cluster.node_sets import EVERY_NODE, NodeSet, doubled, node_set_where
-from roost_engine.domain.model import JobId, NodeShare, Shape
+from roost_engine.cluster.node_sets import EVERY_NODE, NodeSet, doubled
+from roost_engine.domain.model import JobId, NodeShare
 from roost_engine.job_record import JobRecord
 from roost_engine.policies.protocols import QueueView
 from roost_engine.prediction.predictors import Predictors
@@ -36,6 +36,7 @@ from roost_engine.queue.selector_columns import (
     JOB_COLUMNS,
     JOB_NUMBERS,
 )
+from roost_engine.queue.shape_fits import ShapeFits
 
 _Shares: TypeAlias = tuple[NodeShare, ...]
 _Where: TypeAlias = tuple[NDArray[np.intp], NDArray[np.intp]]
@@ -45,7 +46,6 @@ _FIXED_COUNT = _IMAGE_SIZE + JOB_NUMBERS.index("ln_waited")  # columns that stay
 # Of queue.learned_order: its numbers, and what it takes a job for whose user is new.
 _AGEING, _WINDOW_S, _WINDOW_BACKLOGS, _TYPICAL_GPU_COUNT = 2.0, 6 * 86_400.0, 64.0, 4
 _NODE_SIZES = (1, 2, 4, 8)
-_GPU_COUNTS = range(MAX_GPUS + 1)  # that a shape may ask of a node
 _SECONDS_PER_UNIT, _UNITS = 60.0, 8.0  # ln(1 + s / 60) / 8 is 1 at two days
 _HOUR_S = 3_600.0
 
@@ -188,8 +188,7 @@ class _WaitingJobs:
         self._unused: list[int] = []
         self._asked_s, self._asked = -1.0, cast(Sequence[JobRecord], ())  # the last question
         self._lines = np.zeros(0, dtype=np.intp)
-        self._number_of: dict[tuple[Shape, ...], int] = {}  # of the shapes of a job
-        self._sizes, self._node_counts = _table(())  # [number, shape]
+        self._fits = ShapeFits()
         self._shapes = np.zeros(64, dtype=np.intp)  # by line, their number
         self.fixed = np.zeros((64, _FIXED_COUNT), dtype=np.float32)
         self.service_gpu_s, self.ordered_gpu_s = np.zeros((2, 64))
@@ -228,12 +227,8 @@ class _WaitingJobs:
         self, cluster: Cluster, lines: NDArray[np.intp], nodes: NodeSet = EVERY_NODE
     ) -> NDArray[np.bool_]:
         """See SelectorFeatures.fits."""
-        numbers = self._shapes[lines]
-        usable = node_set_where(cluster.usable[: len(cluster)]) & nodes
-        at_least = cluster.gpu_free.at_least
-        able = np.array([(at_least[size] & usable).bit_count() for size in _GPU_COUNTS])
-        enough = (able[self._sizes] >= self._node_counts).max(axis=1)  # [number]
-        return np.asarray(enough[numbers], dtype=np.bool_)
+        enough = self._fits.enough(cluster, nodes)
+        return np.asarray(enough[self._shapes[lines]], dtype=np.bool_)
 
     def _fill(self, line: int, record: JobRecord, at_s: float) -> None:
         spec = record.spec
@@ -243,7 +238,7 @@ class _WaitingJobs:
         self.service_gpu_s[line], self.gpu_count[line] = gpus * rest_s, gpus
         self.ordered_gpu_s[line] = rest_s * (gpus if times.is_of_user else _TYPICAL_GPU_COUNT)
         self.since_s[line] = max(spec.submit_s, spec.eligible_s)
-        self._shapes[line] = self._number(spec.shapes)
+        self._shapes[line] = self._fits.number_of(spec.shapes)
         image = _image_of(times, gpus)
         numbers = (
             log1p(gpus) / 5.0,
@@ -258,14 +253,6 @@ class _WaitingJobs:
             _ln_of(record.earlier_run_s),
         )
         self.fixed[line] = np.concatenate((image, numbers))
-
-    def _number(self, shapes: tuple[Shape, ...]) -> int:
-        """Return the number of the shapes of a job."""
-        number = self._number_of.get(shapes)
-        if number is None:
-            number = self._number_of[shapes] = len(self._number_of)
-            self._sizes, self._node_counts = _table(self._number_of)
-        return number
 
     def _free_line(self) -> int:
         if self._unused:
@@ -352,23 +339,6 @@ def _where(cluster: Cluster, shares: _Shares) -> _Where:
     ]
     nodes, gpus = np.array(places, dtype=np.intp).reshape(-1, 2).T
     return nodes, gpus
-
-
-def _table(of_jobs: Collection[tuple[Shape, ...]]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Return GPUs a node and nodes of the shapes of some jobs: [job, shape] each.
-
-    Where a job has fewer shapes than another, and for nodes larger than any: more nodes than there
-    could be.
-    """
-    most = max(map(len, of_jobs), default=1) or 1
-    sizes = np.zeros((len(of_jobs), most), dtype=np.intp)
-    nodes = np.full((len(of_jobs), most), np.iinfo(np.intp).max)
-    for number, shapes in enumerate(of_jobs):
-        for place, shape in enumerate(shapes):
-            if shape.gpus_per_node <= MAX_GPUS:
-                sizes[number, place] = shape.gpus_per_node
-                nodes[number, place] = shape.node_count
-    return sizes, nodes
 
 
 def _gpu_count(cluster: Cluster) -> int:

@@ -60,7 +60,8 @@ class ClusterGraph:
         self._pods: dict[str, int] = {}
         self.duty = np.zeros((0, MAX_GPUS), dtype=np.float32)
         self.network = np.zeros(0)
-        self._seen = np.zeros((0, 4), dtype=np.int64)  # free mask, kind, rack, usable
+        # [4, node]: free mask, kind, rack, usable
+        self._seen = np.zeros((4, 0), dtype=np.int64)
         self._rack_sums = np.zeros((4, 0))  # free GPUs, GPUs, idle nodes, nodes
 
     @property
@@ -80,28 +81,22 @@ class ClusterGraph:
         Returns:
             The nodes whose features differ, ascending.
         """
-        count, known = len(cluster), len(self._seen)
+        count, known = len(cluster), self._seen.shape[1]
         self._note_racks(cluster)
         self.kinds += [KindLinks.of(table) for table in cluster.tables[len(self.kinds) :]]
-        seen = np.stack(
-            (
-                cluster.free_mask[:count],
-                cluster.kind[:count],
-                cluster.racks.ids[:count],
-                cluster.usable[:count],
-            ),
-            axis=1,
-        )
-        is_other = (seen[:known] != self._seen).any(axis=1)
+        seen = np.empty((4, count), dtype=np.int64)
+        seen[0], seen[1] = cluster.free_mask[:count], cluster.kind[:count]
+        seen[2], seen[3] = cluster.racks.ids[:count], cluster.usable[:count]
+        is_other = (seen[:, :known] != self._seen).any(axis=0)
         changed = np.ones(count, dtype=np.bool_)
         changed[:known] = is_other
         job_ids = dict.fromkeys(cluster.take_changed_jobs())
-        for node in np.flatnonzero(seen[:known, 2] != self._seen[:, 2]).tolist():
+        for node in np.flatnonzero(seen[2, :known] != self._seen[2]).tolist():
             job_ids.update(dict.fromkeys(self.residents.jobs_on.get(node, ())))
         if known < count:
             self.duty = np.pad(self.duty, ((0, count - known), (0, 0)))
             self.network = np.pad(self.network, (0, count - known))
-        self._seen = np.asarray(seen, dtype=np.int64)
+        self._seen = seen
         touched = self.residents.update(cluster, job_ids, spec_of, self.pod_of)
         loaded, cluster.loads.changed = cluster.loads.changed, NO_NODES
         for node in touched:
@@ -125,7 +120,7 @@ class ClusterGraph:
         """Set the duty of a node's GPUs, 0 for a job on one node with NVLink between all."""
         duty = self.duty[node]
         duty[:], self.network[node] = 0.0, self.residents.network[node]
-        is_nvlinked = self.kinds[int(self._seen[node, 1])].is_nvlinked
+        is_nvlinked = self.kinds[int(self._seen[1, node])].is_nvlinked
         for job in self.residents.jobs_on.get(node, {}).values():
             if not (job.is_alone and is_nvlinked):
                 duty[list(job.gpus_on[node])] = job.here_frac
@@ -138,7 +133,7 @@ class ClusterGraph:
         """Return the GPUs of some nodes of one kind: float32 [node * gpu, column]."""
         links = self.kinds[kind]
         size, count, width = links.gpu_count, len(nodes), len(GPU_STATE)
-        free = (self._seen[nodes, 0][:, None] >> _BITS[:size] & 1).astype(np.float32)
+        free = (self._seen[0, nodes][:, None] >> _BITS[:size] & 1).astype(np.float32)
         loads = cluster.loads.by_gpu[nodes, :size]
         state = np.empty((count, width, size), dtype=np.float32)
         state[:, 0], state[:, 1] = free, 1 - free
@@ -155,14 +150,15 @@ class ClusterGraph:
 
     def node_rows(self, nodes: NDArray[np.int64]) -> NDArray[np.float32]:
         """Return some nodes: float32 [node, column]."""
-        free, kinds = self._seen[nodes, 0], self._seen[nodes, 1]
+        free, kinds = self._seen[0, nodes], self._seen[1, nodes]
         rows = np.zeros((len(nodes), len(NODE_COLUMNS)), dtype=np.float32)
         rows[:, 2] = saturating(self.network[nodes])
-        rows[:, 7] = self._seen[nodes, 3]
+        rows[:, 7] = self._seen[3, nodes]
         for kind in np.flatnonzero(np.bincount(kinds)).tolist():
             links, at = self.kinds[kind], np.flatnonzero(kinds == kind)
+            duty = self.duty[nodes[at], : links.gpu_count]
             rows[at, 0] = POPCOUNT[free[at]] / links.gpu_count
-            rows[at, 1] = self.duty[nodes[at], : links.gpu_count].mean(axis=1)
+            rows[at, 1] = np.add.reduce(duty, axis=1) / links.gpu_count
             rows[at, 3], rows[at, 4] = links.links_frac, links.is_nvlinked
             rows[at, 5] = links.potential[free[at]]
             rows[at, 6] = links.gpu_count / MAX_GPUS
@@ -200,8 +196,8 @@ class ClusterGraph:
         return racks[:, 2].astype(np.float64), self.pod_rows()[:, 1].astype(np.float64)
 
     def _sum_racks(self, cluster: Cluster) -> None:
-        count, racks = len(cluster), self._seen[:, 2]
-        whole, free = cluster.gpu_count[:count], POPCOUNT[self._seen[:, 0]]
+        count, racks = len(cluster), self._seen[2]
+        whole, free = cluster.gpu_count[:count], POPCOUNT[self._seen[0]]
         has_gpus = whole > 0
         parts = (free, whole, (free == whole) & has_gpus, has_gpus)
         sums = [np.bincount(racks, weights=part, minlength=len(self.pod_ids)) for part in parts]

@@ -22,7 +22,8 @@ class KindLinks:
             each GPU one after the other; with float32 [place, gpu], 0 where there is none left.
         commonest: the position of the most frequent type in LINK_TYPES: every other GPU that is in
             no list of neighbours.
-        degrees: float32 [gpu, type], how many such neighbours each GPU has.
+        weights: float32 [type, 1, gpu], one over how many such neighbours each GPU has.
+        pairs_frac: float32 [gpu, type], the share of a GPU's other GPUs that are such neighbours.
         links_frac: mean link of all pairs, on the scale of link_scale().
         is_nvlinked: whether every pair has NVLink; True for one GPU.
         potential: float64 [mask], see LinkTable.
@@ -31,7 +32,8 @@ class KindLinks:
     gpu_count: int
     neighbours: Mapping[int, tuple[NDArray[np.int64], NDArray[np.float32]]]
     commonest: int
-    degrees: NDArray[np.float32]
+    weights: NDArray[np.float32]
+    pairs_frac: NDArray[np.float32]
     links_frac: float
     is_nvlinked: bool
     potential: NDArray[np.float64]
@@ -61,16 +63,12 @@ class KindLinks:
             gpu_count=count,
             neighbours=neighbours,
             commonest=commonest,
-            degrees=np.ascontiguousarray(degrees.T),
+            weights=np.asarray(1 / np.maximum(degrees, 1), dtype=np.float32)[:, None],
+            pairs_frac=np.asarray(degrees.T / max(count - 1, 1), dtype=np.float32),
             links_frac=float(link_scale(mean_score)),
             is_nvlinked=bool(degrees[0].sum() == count * (count - 1)),
             potential=table.potential,
         )
-
-    @property
-    def pairs_frac(self) -> NDArray[np.float32]:
-        """Share of a GPU's other GPUs that are neighbours by each type: float32 [gpu, type]."""
-        return np.asarray(self.degrees / max(self.gpu_count - 1, 1), dtype=np.float32)
 
     def means(self, state: NDArray[np.float32]) -> NDArray[np.float32]:
         """Average a state over the neighbours of each GPU by each type of link.
@@ -95,7 +93,7 @@ class KindLinks:
                 sums[:, kind] += state[:, :, neighbour[place]] * is_there[place]
             others -= sums[:, kind]
         np.maximum(others, 0.0, out=others)  # what rounding leaves of a sum of nothing
-        sums *= (1 / np.maximum(self.degrees, 1)).T[:, None]
+        sums *= self.weights
         return sums
 
 

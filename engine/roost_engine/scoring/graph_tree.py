@@ -126,7 +126,8 @@ class GraphTree:
         graph = self.graph
         blocks, rows = self._gpu_rows(cluster, nodes)
         answer = self._ask({names.GPUS: rows})
-        means = self._put_gpus(nodes, blocks, answer[names.GPU_EMBEDDINGS])
+        self._put_gpus(nodes, blocks, answer[names.GPU_EMBEDDINGS])
+        means = self._gpu_means(nodes, blocks)
         answer = self._ask({names.NODES: graph.node_rows(nodes), names.NODE_REST: means})
         self.nodes[nodes] = answer[names.NODE_EMBEDDINGS]
         racks = np.arange(len(self.racks))
@@ -176,14 +177,22 @@ class GraphTree:
             rows.append(self.graph.gpu_rows(cluster, nodes[at], kind))
         return blocks, np.concatenate(rows)
 
-    def _put_gpus(self, nodes: NDArray[np.int64], blocks: list[_Block], answer: Array) -> Array:
-        """Store the embeddings of the GPUs of some nodes; returns the mean of each node."""
-        means, begin = np.empty((len(nodes), HIDDEN), dtype=np.float32), 0
+    def _put_gpus(self, nodes: NDArray[np.int64], blocks: list[_Block], answer: Array) -> None:
+        """Store the embeddings of the GPUs of some nodes."""
+        begin = 0
         for at, size in blocks:
             each = answer[begin : begin + len(at) * size].reshape(len(at), size, HIDDEN)
-            self.gpus[nodes[at], :size], self.gpus[nodes[at], size:] = each, 0.0
-            means[at] = each.mean(axis=1)
+            where = nodes[at]
+            self.gpus[where, :size] = each
+            if size < MAX_GPUS:
+                self.gpus[where, size:] = 0.0
             begin += len(at) * size
+
+    def _gpu_means(self, nodes: NDArray[np.int64], blocks: list[_Block]) -> Array:
+        """Return the mean of the GPUs of some nodes: float32 [node, hidden]."""
+        means = np.empty((len(nodes), HIDDEN), dtype=np.float32)
+        for at, size in blocks:
+            means[at] = self.gpus[nodes[at], :size].mean(axis=1)
         return means
 
     def _ask(self, parts: Mapping[str, Array]) -> Mapping[str, Array]:
@@ -209,6 +218,8 @@ def _means(values: Array, group: NDArray[np.int64], count: int) -> Array:
 
 def _sums(values: Array, group: NDArray[np.int64], count: int) -> NDArray[np.float64]:
     """Return the sum of each group's values, added in the order of the members."""
+    if count == 1 and len(group):  # the same sum without sorting: most clusters have one pod
+        return np.add.reduceat(values.astype(np.float64), [0], axis=0)
     sums = np.zeros((count, values.shape[1]))
     if len(group):
         order = np.argsort(group, kind="stable")

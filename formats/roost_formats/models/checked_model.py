@@ -1,6 +1,7 @@
 """A loaded model whose inputs, answers and answer times are checked against its signature."""
 
 from collections.abc import Callable, Mapping, Sequence
+from math import isfinite
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -11,6 +12,11 @@ from roost_formats.models.signature import Signature, Tensor
 
 Array: TypeAlias = NDArray[Any]  # float32 or int64, as the signature says
 Arrays: TypeAlias = Mapping[str, Array]  # by the tensor's name
+
+
+_Output: TypeAlias = tuple[Tensor, tuple[int, ...]]
+
+_MOST_FORMS = 256  # shapes of batches that are remembered
 
 
 class Session(Protocol):
@@ -49,6 +55,8 @@ class CheckedModel:
         self.name = f"onnx:{sha256[:12]}"
         self.signature, self.columns = signature, columns
         self._session, self._clock = session, clock
+        self._input_order = [tensor.name for tensor in signature.inputs]
+        self._forms: dict[tuple[object, ...], tuple[Mapping[str, int], Sequence[_Output]]] = {}
         self._input_names = frozenset(tensor.name for tensor in signature.inputs)
         self._slow_count = 0
         self._out_of_service_until_s: float | None = None
@@ -76,18 +84,34 @@ class CheckedModel:
         if inputs.keys() != self._input_names:
             wanted = ", ".join(tensor.name for tensor in self.signature.inputs)
             raise PolicyError(f"the inputs are {', '.join(inputs)}; want {wanted}")
-        sizes = _sizes_of(self.signature.inputs, inputs)
-        outputs = [(tensor, _shape(tensor, sizes)) for tensor in self.signature.outputs]
+        sizes, outputs = self._form(inputs)
         if 0 in sizes.values() and all(0 in shape for _, shape in outputs):
             return {tensor.name: np.empty(shape, tensor.dtype) for tensor, shape in outputs}
-        for name, array in inputs.items():
-            if array.size and not np.isfinite(array).all():
-                raise PolicyError(f"{name} {_verb(name, 'hold', 'holds')} NaN or infinity")
+        if (name := _first_not_finite(inputs)) is not None:
+            raise PolicyError(f"{name} {_verb(name, 'hold', 'holds')} NaN or infinity")
         answers = self._session.run(inputs)
         for tensor, shape in outputs:
             self._check_answer(answers.get(tensor.name), tensor, shape, sizes)
+        if (name := _first_not_finite(answers)) is not None:
+            raise PolicyError(f"{self.name} answered NaN or infinity{self._where(name)}")
         self._note_time(self._clock() - began_s)
         return {tensor.name: answers[tensor.name].reshape(shape) for tensor, shape in outputs}
+
+    def _form(self, inputs: Arrays) -> tuple[Mapping[str, int], Sequence[_Output]]:
+        """Return the sizes of a batch and the shape of each output; remembers the last batches.
+
+        Raises:
+            PolicyError: the inputs do not fit the signature.
+        """
+        key = tuple([(inputs[name].shape, inputs[name].dtype.char) for name in self._input_order])
+        found = self._forms.get(key)
+        if found is None:
+            if len(self._forms) >= _MOST_FORMS:
+                self._forms.clear()
+            sizes = _sizes_of(self.signature.inputs, inputs)
+            found = sizes, [(tensor, _shape(tensor, sizes)) for tensor in self.signature.outputs]
+            self._forms[key] = found
+        return found
 
     def _check_answer(
         self, answer: Array | None, tensor: Tensor, shape: tuple[int, ...], sizes: Mapping[str, int]
@@ -99,14 +123,12 @@ class CheckedModel:
         if answer.dtype != tensor.dtype or not (answer.shape == shape or is_column):
             batch = " and ".join(f"{sizes[symbol]} {symbol}s" for symbol in self.signature.batch)
             raise PolicyError(
-                f"{self.name} answered {answer.dtype}{list(answer.shape)}{self._where(tensor)}"
+                f"{self.name} answered {answer.dtype}{list(answer.shape)}{self._where(tensor.name)}"
                 f" to {batch}; want {tensor.describe(sizes)}"
             )
-        if answer.size and not np.isfinite(answer).all():
-            raise PolicyError(f"{self.name} answered NaN or infinity{self._where(tensor)}")
 
-    def _where(self, tensor: Tensor) -> str:
-        return f" in {tensor.name}" if len(self.signature.outputs) > 1 else ""
+    def _where(self, tensor_name: str) -> str:
+        return f" in {tensor_name}" if len(self.signature.outputs) > 1 else ""
 
     def _note_time(self, took_s: float) -> None:
         budget = self.signature.budget
@@ -122,6 +144,18 @@ class CheckedModel:
                 f" {budget.answer_s * 1000:g} ms {self._slow_count} times in a row;"
                 f" out of service for {budget.out_of_service_s:g} s"
             )
+
+
+def _first_not_finite(arrays: Arrays) -> str | None:
+    """Return the name of the first array that holds NaN or infinity; None: none does."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        for name, array in arrays.items():
+            flat = array.reshape(-1)
+            # One quick call for most arrays: NaN and infinity stay in a sum of squares. A sum that
+            # is too large for float32 says nothing, so then each number is looked at.
+            if not isfinite(flat.dot(flat)) and not np.isfinite(flat).all():
+                return name
+    return None
 
 
 def _sizes_of(tensors: Sequence[Tensor], arrays: Arrays) -> dict[str, int]:

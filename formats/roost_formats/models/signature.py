@@ -13,6 +13,8 @@ import numpy as np
 
 from roost_engine.cluster.features import COLUMNS, SCHEMA_VERSION
 from roost_engine.domain.errors import PolicyError
+from roost_engine.gate.offer_features import CONTEXT_COLUMNS, OFFER_COLUMNS
+from roost_engine.gate.offer_features import SCHEMA_VERSION as GATE_SCHEMA_VERSION
 from roost_engine.prediction import interference_model as neighbours
 from roost_engine.prediction.interference_vector import VECTOR_COLUMNS
 from roost_engine.prediction.run_time_features import COLUMNS as RUN_TIME_COLUMNS
@@ -286,9 +288,24 @@ INTERFERENCE = Signature(
     budget=Budget(answer_s=0.010),
 )
 
+# One offer at a time is asked about, while a decision waits.
+GATE = Signature(
+    kind="gate",
+    title="a gate policy",
+    schema_version=GATE_SCHEMA_VERSION,
+    batch=("offer",),
+    inputs=(
+        Tensor(name="offers", sizes=("offer", len(OFFER_COLUMNS)), columns=OFFER_COLUMNS),
+        Tensor(name="context", sizes=("offer", len(CONTEXT_COLUMNS)), columns=CONTEXT_COLUMNS),
+    ),
+    outputs=(Tensor(name="rank", sizes=("offer",)),),  # above 0: the job takes the offer
+    canary_tolerance=1e-5,
+    budget=Budget(answer_s=0.010),
+)
+
 KINDS: Mapping[str, Signature] = {
     signature.kind: signature
-    for signature in (SCORE, ORDER, RUN_TIME, RUN_TIMES, GRAPH, INTERFERENCE)
+    for signature in (SCORE, ORDER, RUN_TIME, RUN_TIMES, GRAPH, INTERFERENCE, GATE)
 }
 
 

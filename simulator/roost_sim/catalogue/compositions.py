@@ -12,16 +12,19 @@ from difflib import get_close_matches
 
 from roost_engine.domain.errors import PolicyError
 from roost_engine.engine import EngineConfig
+from roost_engine.gate.model_gate import ModelGate
 from roost_engine.plugins.plugins import Plugins, Policies
 from roost_engine.plugins.policy_kinds import ends_of
 from roost_engine.plugins.stacks import STACKS, OrderKind, PlacementKind, Stack
 from roost_engine.prediction.history import RunTimeHistory
+from roost_engine.prediction.predictors import Predictors
 from roost_engine.prediction.run_time_model import RunTimeBlend
 from roost_engine.queue.learned_order import LearnedOrderConfig
 from roost_engine.queue.model_order import order_by
+from roost_formats.models.gate import load_onnx_gate
 from roost_formats.models.model_order import load_onnx_order
 from roost_formats.models.run_times import load_onnx_run_times
-from roost_sim.catalogue.gates import GATES, gate_of, gate_part
+from roost_sim.catalogue.gates import GATES, gate_of, gate_part, has_arguments
 from roost_sim.catalogue.orders import ORDERS, SELECTOR, order_part
 from roost_sim.catalogue.placements import PLACEMENTS, has_own_model, placement_of, placement_part
 from roost_sim.catalogue.preemptions import PREEMPTIONS
@@ -29,7 +32,6 @@ from roost_sim.catalogue.sharings import parse_sharing, sharing_of
 from roost_sim.errors import SimError
 from roost_sim.information.altered_history import AlteredHistory
 from roost_sim.information.policy_information import PolicyInformation
-from roost_sim.policies.gate.delay_gates import TUNABLE
 from roost_sim.traces.shapes import JobShapeRule, ShapeRule
 from roost_sim.worlds.fidelity import Regime
 
@@ -139,7 +141,11 @@ class Composition:
             policies = replace(policies, order=order.build(information))
         if placement.kind is None:
             policies = replace(policies, candidates=placement.candidates(information))
-        if gate.numbers is None:
+        if gate.model is not None:
+            predictors = policies.predictors or Predictors(information.speed_table())
+            asked = ModelGate(load_onnx_gate(gate.model, lambda: 0.0), predictors)
+            policies = replace(policies, gate=asked, predictors=predictors)
+        elif gate.numbers is None:
             policies = replace(policies, gate=gate.build(information))
         if rule.numbers is None:
             policies = replace(policies, preemption=rule.build(information))
@@ -158,13 +164,15 @@ class Composition:
         """
         gate = gate_part(self.gate)
         patience_s = default.patience_s if gate.patience_s is None else gate.patience_s
+        placement = placement_part(self.placement)
         is_pinned = default.standing_pins and gate.patience_s != 0.0
         return replace(
             default,
             patience_s=patience_s,
             passing=gate.passing,
             standing_pins=is_pinned,
-            agents=max(default.agents, placement_part(self.placement).agents),
+            agents=max(default.agents, placement.agents),
+            forwards=default.forwards and placement.forwards,
         )
 
 
@@ -333,7 +341,7 @@ def find_policy(name: str) -> Composition:
         raise PolicyNameError(f"{name}: want at most order+placement+gate+preemption")
     chosen: dict[str, str] = {}
     for (kind, known), part in zip(_KINDS, parts, strict=False):
-        if kind == "gate" and part.startswith(f"{TUNABLE}:"):
+        if kind == "gate" and has_arguments(part):
             gate_part(part)
         elif kind == "order" and part.startswith(f"{SELECTOR}:"):
             order_part(part)

@@ -6,6 +6,7 @@ Definitions: docs/simulator/README.md, docs/delay.md.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from math import inf
+from pathlib import Path
 from typing import assert_never
 
 from roost_engine.engine import Passing
@@ -43,6 +44,7 @@ class GatePart:
         asks_speed: whether it learns from how fast jobs run.
         numbers: of a gate that roostd has too: the engine's plug-ins make it from them, in place of
             `build`.
+        model: the file of a trained gate, which decides in place of `build`.
     """
 
     source: str
@@ -52,6 +54,7 @@ class GatePart:
     regime: Regime = Regime.NONE
     asks_speed: bool = False
     numbers: GateNumbers = None
+    model: Path | None = None
 
 
 def _waits(timer_s: float) -> GatePart:
@@ -143,8 +146,24 @@ GATES: Mapping[str, GatePart] = {
 }
 
 
+_MODEL_PREFIXES = {"model:": "open", "patient-model:": "patient"}
+"""By the beginning of a trained gate's name: the gate that is like it but for the model."""
+
+
+def _model(part: GatePart, file: str) -> GatePart:
+    """Take the offers that a trained gate takes."""
+    path = Path(file)
+    source = f"Roost's own: the trained gate {path.name}"
+    if part.patience_s is None:
+        source += f"; {_RESERVES}"
+    return replace(part, source=source, asks_speed=True, model=path)
+
+
 def gate_part(name: str) -> GatePart:
-    """Return the gate of a name; `delay:KEY=NUMBER:...` is the delay gate with other numbers.
+    """Return the gate of a name.
+
+    `delay:KEY=NUMBER:...` is the delay gate with other numbers; `model:FILE` and
+    `patient-model:FILE` are a trained gate.
 
     Raises:
         GateNumbersError: the numbers cannot be used.
@@ -152,7 +171,15 @@ def gate_part(name: str) -> GatePart:
     """
     if name.startswith(f"{TUNABLE}:"):
         return _delay(delay_config(parse_numbers(name)))
+    for prefix, alike in _MODEL_PREFIXES.items():
+        if name.startswith(prefix):
+            return _model(GATES[alike], name.removeprefix(prefix))
     return GATES[name]
+
+
+def has_arguments(name: str) -> bool:
+    """Return whether a gate's name says more than which gate it is."""
+    return name.startswith((f"{TUNABLE}:", *_MODEL_PREFIXES))
 
 
 def gate_of(stack: Stack) -> str:

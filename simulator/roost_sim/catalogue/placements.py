@@ -68,6 +68,7 @@ class PlacementPart:
             `candidates`.
         model: the model that scores, by its name in roostd.yaml.
         agents: into how many parts the cluster is split.
+        forwards: whether an agent may give a job to another one.
     """
 
     source: str
@@ -79,6 +80,7 @@ class PlacementPart:
     kind: PlacementKind | None = None
     model: str = NO_MODEL
     agents: int = 1
+    forwards: bool = True
 
 
 def _of_roostd(
@@ -248,6 +250,27 @@ PLACEMENTS: Mapping[str, PlacementPart] = {
             f"as graph-strict, by {agents} agents with a part of the cluster each",
             tightest_shapes,
             agents,
+        )
+        for agents in AGENT_COUNTS
+    },
+    **{
+        f"consolidation-{agents}": _of_roostd(
+            PlacementKind.CONSOLIDATION,
+            f"as consolidation, by {agents} agents with a part of the cluster each",
+            every_even_shape,
+            agents=agents,
+        )
+        for agents in AGENT_COUNTS
+    },
+    **{
+        f"consolidation-{agents}-alone": replace(
+            _of_roostd(
+                PlacementKind.CONSOLIDATION,
+                f"as consolidation-{agents}, and no agent gives a job to another one",
+                every_even_shape,
+                agents=agents,
+            ),
+            forwards=False,
         )
         for agents in AGENT_COUNTS
     },

@@ -15,6 +15,7 @@ from roost_engine.domain.actions import Action
 from roost_engine.domain.errors import JournalError, PolicyError
 from roost_engine.domain.events import Event
 from roost_engine.engine import Engine, EngineConfig
+from roost_engine.gate.model_gate import GateModel
 from roost_engine.plugins.plugins import Models, Plugins, Policies
 from roost_engine.policies.canary import CanaryScore, Slot
 from roost_engine.policies.protocols import ScorePolicy
@@ -26,6 +27,7 @@ from roost_formats.journal.codec import decode, encode
 from roost_formats.journal.reader import Entry as Entry
 from roost_formats.journal.reader import JournalReader
 from roost_formats.journal.reader import Run as Run
+from roost_formats.models.gate import load_onnx_gate
 from roost_formats.models.model_order import load_onnx_order
 from roost_formats.models.order import BUILTIN_SELECTOR
 from roost_formats.models.run_times import load_onnx_run_times
@@ -180,21 +182,26 @@ class ModelShelf:
         Raises:
             RecordingError: a model is not available, or does not load.
         """
+        order = self._order(plugins.order_model, where)
+        models = Models(order=order, gate=self._gate(plugins.gate_model, where))
         canary = plugins.canary
         if canary is None or not canary.model:
-            return Models(order=self._order(plugins.order_model, where))
-        if canary.slot is Slot.SCORE:
-            found = self.score(canary.model, where)
-            return Models(order=self._order(plugins.order_model, where), canary_score=found)
-        return Models(
-            order=self._order(plugins.order_model, where),
-            canary_order=self._order(canary.model, where),
-        )
+            return models
+        match canary.slot:
+            case Slot.SCORE:
+                return replace(models, canary_score=self.score(canary.model, where))
+            case Slot.GATE:
+                return replace(models, canary_gate=self._gate(canary.model, where))
+            case _:
+                return replace(models, canary_order=self._order(canary.model, where))
 
     def _order(self, name: str, where: str) -> AnyOrderModel | None:
         if not name:
             return None
         return self._load(name, where, load_onnx_order)
+
+    def _gate(self, name: str, where: str) -> GateModel | None:
+        return self._load(name, where, load_onnx_gate) if name else None
 
     def run_times_of(self, run: Run, source: Path) -> RunTimeModel | None:
         """Load the model of run times that a run was recorded with; None: it had none.

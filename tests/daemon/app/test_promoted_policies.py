@@ -5,12 +5,14 @@ from pathlib import Path
 
 import pytest
 from tests.daemon.app.parts import Parts
+from tests.formats.models.test_gate import install as install_gate
 from tests.formats.models.test_model_order import install
 
 from roost_engine.domain.errors import PolicyError
 from roost_engine.gate.dally import DallyConfig
+from roost_engine.gate.model_gate import ModelGate
 from roost_engine.plugins.plugins import Plugins
-from roost_engine.policies.canary import Slot
+from roost_engine.policies.canary import CanaryGate, Slot
 from roost_engine.queue.selector import SelectorOrder
 from roost_engine.scoring.heuristic import HeuristicScore
 from roostd.app.promoted_policies import (
@@ -100,3 +102,21 @@ def test_every_model_that_ships_can_be_named_and_decides(tmp_path: Path) -> None
     order = plugins.policies(HeuristicScore(), models=models).order
     assert isinstance(order, SelectorOrder)
     assert plugins.order_model == order.name == identity_of(selector)
+
+
+def test_a_gate_that_is_a_model_is_promoted_and_may_be_a_canary(tmp_path: Path) -> None:
+    named = PolicyName(Slot.GATE, "mine", str(install_gate(tmp_path)))
+    mine = Promotion(slot=Slot.GATE, name="mine", path=named.path, identity=identity_of(named))
+    parts = Parts("a")
+    parts.state.promotions = Promotions(promoted={Slot.GATE: mine})
+    plugins, models = extended(Plugins(), parts.state)
+    gate = plugins.policies(HeuristicScore(), models=models).gate
+    assert isinstance(gate, ModelGate)
+    assert gate.name == plugins.gate_model == mine.identity
+    back, _ = plugins_with(PolicyName(Slot.GATE, "dally"), Config(), (), plugins)
+    assert (back.gate_model, back.gate) == ("", DallyConfig())
+    parts.state.promotions = Promotions(canary=replace(mine, share_frac=0.5))
+    plugins, models = extended(Plugins(), parts.state)
+    split = plugins.policies(HeuristicScore(), models=models).gate
+    assert isinstance(split, CanaryGate)
+    assert split.name == f"open+{mine.identity}"

@@ -73,7 +73,8 @@ PINS = {
     ("section", "core", "said_elsewhere"),
     [
         # What depends on Slurm: slurm.hand_over_s, slurm.standing_pins, and its release.
-        (EngineSection, EngineConfig, {"hand_over_s", *PINS}),
+        # Only simulations that ask what forwarding gains switch it off.
+        (EngineSection, EngineConfig, {"hand_over_s", "forwards", *PINS}),
         (GateSection, DelayConfig, {"timers"}),
         (GateSection, TimerConfig, set()),
         (OrderSection, LearnedOrderConfig, set()),

@@ -1,5 +1,6 @@
 from collections.abc import Sequence
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -24,8 +25,11 @@ def cluster_of(racks: int = RACKS) -> Cluster:
     return cluster
 
 
-def engine_of(agents: int, racks: int = RACKS, patience_s: float = 600.0) -> Engine:
-    engine = Engine(EngineConfig(agents=agents, patience_s=patience_s), Policies())
+def engine_of(
+    agents: int, racks: int = RACKS, patience_s: float = 600.0, *, forwards: bool = True
+) -> Engine:
+    config = EngineConfig(agents=agents, patience_s=patience_s, forwards=forwards)
+    engine = Engine(config, Policies())
     for rack in range(racks):
         for number in range(PER_RACK):
             spec = node(f"n{rack}-{number}", 8, rack=f"r{rack}", cpu_count=64)
@@ -149,6 +153,19 @@ def test_a_full_agent_forwards_and_the_job_starts_elsewhere() -> None:
     ended = engine.step(JobEnded(at_s=1.0, job_id=JobId("17")))
     assert "1" in placed(ended)
     assert engine.forwarded_count <= 1
+    engine.check_invariants()
+
+
+@pytest.mark.parametrize("forwards", [True, False])
+def test_without_forwarding_a_job_waits_for_its_own_agent(forwards: bool) -> None:
+    engine = engine_of(2, forwards=forwards)
+    nodes = {number: run(engine, job(str(number), gpus=8)) for number in range(8)}
+    spec = job("new", gpus=8, nodes=1)
+    assert run(engine, spec) == {}
+    own, named = engine.nodes_for(spec), engine.cluster.nodes_named
+    other = next(str(at) for at, one in nodes.items() if not named(one[str(at)]) & own)
+    ended = placed(engine.step(JobEnded(at_s=1.0, job_id=JobId(other))))
+    assert (list(ended), engine.forwarded_count) == (["new"], 1) if forwards else ([], 0)
     engine.check_invariants()
 
 

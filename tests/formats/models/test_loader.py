@@ -96,8 +96,8 @@ def test_a_loaded_model_is_asked_with_the_sizes_of_its_file(tmp_path: Path) -> N
 
 
 def test_unknown_kind(tmp_path: Path) -> None:
-    with pytest.raises(PolicyError, match="no kind of model is named 'gate'"):
-        load_model(install_order(tmp_path), "gate", FakeClock())
+    with pytest.raises(PolicyError, match="no kind of model is named 'door'"):
+        load_model(install_order(tmp_path), "door", FakeClock())
 
 
 @pytest.mark.parametrize("kind", ["score", "run-time"])

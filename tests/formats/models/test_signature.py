@@ -29,6 +29,7 @@ def test_kinds_are_known_by_their_names() -> None:
         "runtimes": "runtimes",
         "graph": "graph",
         "interference": "interference",
+        "gate": "gate",
     }
     assert signature_of("run-time") is RUN_TIME
 
@@ -36,7 +37,8 @@ def test_kinds_are_known_by_their_names() -> None:
 def test_unknown_kind_names_the_known_ones() -> None:
     with pytest.raises(
         PolicyError,
-        match="named 'orders'; known are score, order, run-time, runtimes, graph, interference",
+        match="named 'orders'; known are score, order, run-time, runtimes, graph, interference,"
+        " gate",
     ):
         signature_of("orders")
 

@@ -55,6 +55,15 @@ def test_parts_left_off_take_the_default() -> None:
     assert patient.engine_config(EngineConfig(patience_s=5.0)) == EngineConfig(patience_s=5.0)
 
 
+def test_agents_may_be_kept_from_forwarding() -> None:
+    shared, alone = (
+        find_policy(f"fifo+consolidation-4{end}").engine_config(EngineConfig())
+        for end in ("", "-alone")
+    )
+    assert (shared.agents, shared.forwards) == (4, True)
+    assert (alone.agents, alone.forwards) == (4, False)
+
+
 @pytest.mark.parametrize(
     ("name", "complaint"),
     [

@@ -8,10 +8,11 @@ import pytest
 from numpy.typing import NDArray
 from tests.training.environments.small_episodes import episodes, gangs, halves
 
+from roost_engine.gate.model_gate import GateLimits
 from roost_sim.figures.outcome import Outcome
 from roost_sim.runs.simulation import simulate
 from roost_train.environments.episodes import Episodes
-from roost_train.environments.slot_run import GateLimits, Slot, SlotRun
+from roost_train.environments.slot_run import Slot, SlotRun
 
 SLOTS = [Slot.PLACEMENT, Slot.GATE]
 

@@ -5,7 +5,8 @@ import pytest
 from tests.training.environments.small_episodes import gangs, halves
 
 from roost_engine.cluster.features import COLUMNS
-from roost_train.environments.slot_views import CONTEXT_COLUMNS, OFFER_COLUMNS, PLACEMENT_COLUMNS
+from roost_engine.gate.offer_features import CONTEXT_COLUMNS, OFFER_COLUMNS
+from roost_train.environments.slot_views import PLACEMENT_COLUMNS
 
 
 def test_an_offer_by_hand() -> None:

@@ -15,11 +15,12 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
+from roost_engine.gate.offer_features import CONTEXT_COLUMNS, OFFER_COLUMNS
 from roost_engine.queue.selector_columns import CLUSTER_COLUMNS, JOB_COLUMNS
 from roost_train.environments.decision_run import Choices, DecisionRun, Seen
 from roost_train.environments.episodes import Episodes
 from roost_train.environments.slot_run import Slot
-from roost_train.environments.slot_views import CONTEXT_COLUMNS, OFFER_COLUMNS, PLACEMENT_COLUMNS
+from roost_train.environments.slot_views import PLACEMENT_COLUMNS
 
 Observation: TypeAlias = dict[str, Any]  # gymnasium's type of a Dict space
 

@@ -9,7 +9,7 @@ usual one, and with its own policy's answers the run is the usual run, event by 
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from queue import SimpleQueue
 from threading import Thread
@@ -18,7 +18,8 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from roost_engine.domain.tier import Tier
+from roost_engine.gate.model_gate import GateLimits
+from roost_engine.gate.offer_features import context_of, offer_of
 from roost_engine.plugins.plugins import Policies
 from roost_engine.policies.protocols import (
     Allow,
@@ -38,7 +39,7 @@ from roost_sim.information.policy_information import PolicyInformation
 from roost_sim.runs.simulation import Run, introduce, prepare
 from roost_train.environments.decision_run import Choices
 from roost_train.environments.rewards import RATES, Reward
-from roost_train.environments.slot_views import SlotInput, context_of, offer_of
+from roost_train.environments.slot_views import SlotInput
 
 CANDIDATE_COUNT = 32
 _CLOSE = -1
@@ -50,19 +51,6 @@ class Slot(StrEnum):
     ORDER = "order"
     PLACEMENT = "placement"
     GATE = "gate"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GateLimits:
-    """What an agent in the gate slot may do.
-
-    Attributes:
-        defer_s: how long a declined offer is not made again, unless capacity is freed.
-        most_wait_s: how long a job may decline; later it takes what there is.
-    """
-
-    defer_s: float = 600.0
-    most_wait_s: float = 2 * 3_600.0
 
 
 class _Closed(BaseException):
@@ -114,7 +102,7 @@ class SlotRun:
     def _build(self, information: PolicyInformation) -> Policies:
         """Make the policies of the run, with the asking policy in one slot."""
         policies = self._run.policy.build(information)
-        predictors = policies.predictors or Predictors()
+        predictors = policies.predictors or Predictors(information.speed_table())
         if self._slot is Slot.GATE:
             gate = _AskedGate(policies.gate, predictors, self._ask, self._limits)
             return replace(policies, gate=gate, predictors=predictors)
@@ -273,18 +261,15 @@ class _AskedGate:
     def decide(self, offer: Offer) -> GateVerdict:
         """See GatePolicy."""
         limits, verdict = self._limits, self._teacher.decide(offer)
-        shapes = offer.job.spec.shapes
-        closest = Tier.NODE if any(one.node_count == 1 for one in shapes) else Tier.RACK
-        could_be_closer = offer.tier > closest and offer.waited_s < limits.most_wait_s
+        may_wait = limits.may_wait(offer)
         seen = SlotInput(
             offer_of(offer, self._predictors, limits.most_wait_s),
             context_of(offer.job.spec, offer.shape.gpu_count, offer.cluster, self._predictors),
         )
-        mask = np.array([True, could_be_closer])
-        if self._ask(seen, mask, int(could_be_closer and isinstance(verdict, Defer))) == 0:
+        mask = np.array([True, may_wait])
+        if self._ask(seen, mask, int(may_wait and isinstance(verdict, Defer))) == 0:
             return Allow()
-        until_s = min(offer.at_s + limits.defer_s, offer.at_s - offer.waited_s + limits.most_wait_s)
-        return Defer(max(until_s, offer.at_s + 1.0), "the agent waits for a closer place")
+        return limits.deferred(offer, "the agent waits for a closer place")
 
     def note(self, outcome: WaitEnded) -> None:
         """See GatePolicy."""
