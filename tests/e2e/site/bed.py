@@ -13,7 +13,6 @@ from dataclasses import replace
 
 import grpc
 from tests.conftest import missing
-from tests.e2e.ledger import without_node_hooks
 
 from roost_demo.stack import NodeKind, Stack
 from roost_proto.v1 import operator_pb2 as pb
@@ -43,7 +42,6 @@ def site(
     model_names: tuple[str, ...] = (),
     counts_models: bool = False,
     socket_count: int = 1,
-    node_hooks: bool = False,
     **slurm: object,
 ) -> Iterator[Stack]:
     """Run Roost on a cluster; skips the test where there is no Slurm.
@@ -55,15 +53,13 @@ def site(
         model_names: GPU models that users may name.
         counts_models: whether each of them has a count-only gres.
         socket_count: of each node.
-        node_hooks: whether nodes run Roost's hooks around each job, which start Python.
         slurm: fields of ClusterPlan that differ.
     """
 
     def amend(plan: ClusterPlan) -> ClusterPlan:
         plan = replace(plan, requeue_delay_s=REQUEUE_DELAY_S, **slurm)  # type: ignore[arg-type]
         nodes = (replace(node, socket_count=socket_count) for node in plan.nodes)
-        plan = replace(plan, nodes=tuple(nodes))
-        return plan if node_hooks else without_node_hooks(plan)
+        return replace(plan, nodes=tuple(nodes))
 
     try:
         with Stack(

@@ -25,7 +25,7 @@ SHOW = 'echo "gpus ${SLURM_STEP_GPUS:-$CUDA_VISIBLE_DEVICES}"'
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Stack]:
     nodes = (NODES[0], replace(NODES[1], features=("h100",)))
-    with site(nodes=nodes, model_names=("h100",), node_hooks=True) as stack:
+    with site(nodes=nodes, model_names=("h100",)) as stack:
         yield stack
 
 
