@@ -28,6 +28,7 @@ class StandInDaemon:
         node_count: nodes of eight GPUs, n0, n1, ...
         waiting_count: jobs that wait for more GPUs than are free when the daemon starts.
         running_count: jobs that run by then.
+        program: what runs in the process; this module by default.
         settings: more of roostd's configuration, by section.
 
     Attributes:
@@ -41,10 +42,11 @@ class StandInDaemon:
         waiting_count: int = 0,
         settings: dict[str, object] | None = None,
         running_count: int = 0,
+        program: str = __file__,
     ) -> None:
         counts = [str(count) for count in (node_count, waiting_count, running_count)]
         arguments = [*counts, json.dumps(settings or {})]
-        self._argv = [sys.executable, __file__, *arguments]
+        self._argv = [sys.executable, program, *arguments]
         self._process: subprocess.Popen[str] | None = None
         self.ready: dict[str, Any] = {}
         self.started_s = 0.0

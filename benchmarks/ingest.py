@@ -2,48 +2,58 @@
 
 The daemon runs on a Slurm in memory, in a process of its own. Each node has a stream and sends a
 sample of eight GPUs a second; beside them a node agent asks for plans, twenty times a second, as
-Slurm's hooks do. A sample is lost when it was sent and roostd has not counted it.
+Slurm's hooks do. A sample is lost when it was sent and roostd has not counted it. The longest turn
+of the event loop is in CPU time, which other programs on the machine do not lengthen.
 """
 
 import argparse
 import asyncio
-import contextlib
+import gc
 import multiprocessing
 import time
 from multiprocessing.synchronize import Event
-from typing import Any
 
+import _bare_reader
 import _harness
+import _stand_in_daemon
 import grpc
+from _raw_probes import RawProbe, connect
 from _stand_in_daemon import StandInDaemon, cpu_s, rss_mb
 
-from roost_proto.v1 import placement_pb2, placement_pb2_grpc, telemetry_pb2_grpc
+from roost_proto.v1 import placement_pb2, placement_pb2_grpc
 from roost_proto.v1 import telemetry_pb2 as pb
 from roostd.ops.files import raise_file_limit
 
 GPU_COUNT, INTERVAL_S = 8, 1.0
 SENDER_COUNT = 2
 _CONNECTING = 8  # streams at a time, in each process
+_SLICE_S = 0.002  # samples that are due within it go together
+_PATH = "/roost_proto.v1.Telemetry/Stream"
 _OPTIONS = [("grpc.use_local_subchannel_pool", 1), ("grpc.http2.bdp_probe", 0)]
 _ASKED_PER_S = 20.0
-_CONNECT_S = 300.0
+_CONNECT_S, _SIGN_OF_LIFE_S, _ROUND_S = 600.0, 20.0, 3.0
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--nodes", type=int, default=1_000)
     parser.add_argument("--seconds", type=float, default=20.0, help="of measurement")
+    parser.add_argument(
+        "--bare", action="store_true", help="a gRPC server that only reads, in place of roostd"
+    )
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    _harness.report(measure(options.nodes, options.seconds), as_json=options.json)
+    figures = measure(options.nodes, options.seconds, is_bare=options.bare)
+    _harness.report(figures, as_json=options.json)
 
 
-def measure(node_count: int, seconds: float) -> dict[str, object]:
-    """Return the figures of one size."""
+def measure(node_count: int, seconds: float, *, is_bare: bool = False) -> dict[str, object]:
+    """Return the figures of one size, of roostd or of a server that only reads."""
+    program = str((_bare_reader if is_bare else _stand_in_daemon).__file__)
     context = multiprocessing.get_context("spawn")
     stop = context.Event()
     counts = context.Queue()
-    with StandInDaemon(node_count) as daemon:
+    with StandInDaemon(node_count, program=program) as daemon:
         senders = [
             context.Process(
                 target=send_all,
@@ -54,7 +64,8 @@ def measure(node_count: int, seconds: float) -> dict[str, object]:
         for sender in senders:
             sender.start()
         _wait_for_streams(daemon, node_count)
-        time.sleep(2 * INTERVAL_S)
+        time.sleep(_ROUND_S + 2 * INTERVAL_S)  # a round of one sender may be under way
+        daemon.tell("reset")
         began_cpu_s, began_s = cpu_s(daemon.pid), time.monotonic()
         waits_s = asyncio.run(ask(daemon.probes, seconds))
         took_s, used_s = time.monotonic() - began_s, cpu_s(daemon.pid) - began_cpu_s
@@ -62,7 +73,7 @@ def measure(node_count: int, seconds: float) -> dict[str, object]:
         stop.set()
         sent = sum(counts.get(timeout=60.0) for _ in senders)
         time.sleep(1.0)
-        received = daemon.tell("figures")["samples"]
+        figures = daemon.tell("figures")
         for sender in senders:
             sender.terminate()
             sender.join()
@@ -72,7 +83,9 @@ def measure(node_count: int, seconds: float) -> dict[str, object]:
         "rss_mb": memory_mb,
         "rpc_p50_ms": _harness.percentile(waits_s, 50) * 1e3,
         "rpc_p99_ms": _harness.percentile(waits_s, 99) * 1e3,
-        "lost": int(sent - received),
+        "longest_turn_cpu_ms": figures.get("longest_turn_cpu_ms"),
+        "streams": int(figures["streams"]),
+        "lost": int(sent - figures["samples"]),
         "sent": sent,
         "seconds": took_s,
     }
@@ -105,54 +118,56 @@ async def ask(address: str, seconds: float) -> list[float]:
 def send_all(address: str, nodes: range, stop: Event, counts: "multiprocessing.Queue[int]") -> None:
     """Be the probes of some nodes until told to stop; then say how many samples were sent."""
     raise_file_limit()
+    gc.disable()
     counts.put(asyncio.run(_send_all(address, nodes, stop)))
     time.sleep(60.0)  # the streams stay open until roostd has read everything
 
 
 async def _send_all(address: str, nodes: range, stop: Event) -> int:
-    turns = asyncio.Semaphore(_CONNECTING)
-    sent = [0] * len(nodes)
-    tasks = [
-        asyncio.create_task(_send(address, node, stop, turns, sent, place))
-        for place, node in enumerate(nodes)
-    ]
-    await asyncio.gather(*tasks)
+    host, _, port = address.rpartition(":")
+    turns, samples = asyncio.Semaphore(_CONNECTING), _Samples()
+
+    async def open_one(node: int) -> None:
+        async with turns:  # roostd ends a stream that does not say Hello soon
+            hello = pb.ProbeMessage(hello=greeting(f"n{node}")).SerializeToString()
+            samples.probes.append(await connect(host, int(port), _PATH, hello))
+
+    opening = asyncio.gather(*map(open_one, nodes))
+    while not (await asyncio.wait({opening}, timeout=_SIGN_OF_LIFE_S))[0]:
+        await samples.send_round(stop, _ROUND_S)  # roostd ends a stream that says nothing for long
+    await opening
+    while not stop.is_set():
+        await samples.send_round(stop, INTERVAL_S)
     await asyncio.sleep(0.5)
-    return sum(sent)
+    return samples.sent_count
 
 
-async def _send(
-    address: str, node: int, stop: Event, turns: asyncio.Semaphore, sent: list[int], place: int
-) -> None:
-    async with turns:  # roostd ends a stream that does not say Hello soon
-        call = await _connect(address, node)
-    message = pb.ProbeMessage(sample=load())
-    loop = asyncio.get_running_loop()
-    due_s = loop.time() + INTERVAL_S * (node % 997) / 997  # spread over the interval
-    sequence = 1
-    with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
-        while not stop.is_set():
-            await asyncio.sleep(max(due_s - loop.time(), 0.0))
-            message.sample.sequence = sequence
-            await call.write(message)
-            sent[place] = sequence
-            sequence += 1
-            due_s = max(due_s + INTERVAL_S, loop.time())
+class _Samples:
+    """What the probes of a process send: in each round a sample a node, evenly spread."""
 
+    def __init__(self) -> None:
+        self.probes: list[RawProbe] = []
+        self.sent_count = self._sequence = 0
+        self._message, self._due_s = pb.ProbeMessage(sample=load()), 0.0
 
-async def _connect(address: str, node: int) -> Any:
-    """Open a stream and say Hello; a busy machine may be too slow for the first attempt."""
-    while True:
-        channel = grpc.aio.insecure_channel(address, _OPTIONS)
-        call = telemetry_pb2_grpc.TelemetryStub(channel).Stream()
-        try:
-            await call.write(pb.ProbeMessage(hello=greeting(f"n{node}")))
-            await call.read()
-        except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
-            await channel.close()
-            await asyncio.sleep(1.0)
-        else:
-            return call
+    async def send_round(self, stop: Event, seconds: float) -> None:
+        """Send a sample for each node, until told to stop."""
+        loop, probes = asyncio.get_running_loop(), list(self.probes)
+        self._sequence += 1
+        self._message.sample.sequence = self._sequence
+        data = self._message.SerializeToString()
+        began_s = max(self._due_s, loop.time() - seconds)
+        self._due_s = began_s + seconds
+        for place, probe in enumerate(probes):
+            due_s = began_s + seconds * place / len(probes)
+            if due_s > loop.time() + _SLICE_S:
+                await asyncio.sleep(due_s - loop.time())
+                if stop.is_set():
+                    return
+            if probe.is_open:
+                probe.send(data)
+                self.sent_count += 1
+        await asyncio.sleep(self._due_s - loop.time())
 
 
 def greeting(node: str) -> pb.Hello:

@@ -46,8 +46,10 @@ async def reload_with_streams(daemon: StandInDaemon, stream_count: int) -> dict[
     """Open some probes' streams, reload, and count the streams that are still open."""
     options = [("grpc.use_local_subchannel_pool", 1)]  # a connection each, as probes have
     channels = [grpc.aio.insecure_channel(daemon.probes, options) for _ in range(stream_count)]
-    calls = [telemetry_pb2_grpc.TelemetryStub(channel).Stream() for channel in channels]
-    for index, call in enumerate(calls):
+    calls = []
+    for index, channel in enumerate(channels):  # one by one: a stream is to say Hello soon
+        call = telemetry_pb2_grpc.TelemetryStub(channel).Stream()
+        calls.append(call)
         await call.write(pb.ProbeMessage(hello=greeting(f"n{index}")))
         await call.read()
     answer = await asyncio.to_thread(daemon.tell, "reload")

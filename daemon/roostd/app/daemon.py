@@ -308,6 +308,10 @@ class Daemon:
             self.page = serve_page(self.state, self._config.page.listen)
         async with asyncio.TaskGroup() as tasks:
             writer = tasks.create_task(self.recorder.run())
+            # Modules and parts are never freed; scanning them again costs pauses. Before the first
+            # engine: what is frozen is never collected, and an engine is in the next reload.
+            gc.collect()
+            gc.freeze()
             await self.watch.first_poll()
             self._begin_engine()  # now that Slurm's release is known
             self.state.earlier_decisions = await self.recorder.places(self.watch.job_ids())
@@ -396,8 +400,6 @@ class Daemon:
     async def _upkeep(self) -> None:
         """Bring gauges, health and the journal's runs up to date, once in UPKEEP_S."""
         is_serving: bool | None = None
-        gc.collect()
-        gc.freeze()  # objects of the start are never freed; scanning them again costs pauses
         while True:
             state, healthy = self.state, not self.state.slurm_fault
             state.journal_fault = self.recorder.fault
@@ -414,7 +416,8 @@ class Daemon:
             self.watch.follow_wall_clock()
             self.knowledge.write_if_due()
             is_due = self.recorder.wants_new_run or self._engines.is_outdated
-            if is_due and self.applier.is_idle and not state.slurm_fault:
+            may = self.applier.is_idle or self.recorder.must_begin_new_run
+            if is_due and may and not state.slurm_fault:
                 await self.knowledge.read_late()
                 self._replace_engine()
             if not state.slurm_fault:

@@ -31,8 +31,8 @@ def job_reader(state: DaemonState, traits: Traits, accounts_memory: bool) -> Job
 def settings_of_reads(config: Config) -> tuple[object, ...]:
     """Return the settings on which the readings of jobs rest.
 
-    While they stay, a fresh engine gets the readings of the last poll: reading 20,000 jobs again
-    would keep the loop busy for seconds.
+    While they stay, a fresh engine gets the view of the last poll: reading 20,000 jobs again would
+    keep the loop busy for seconds.
     """
     parts = config.mode, config.partitions, config.slurm, config.preemption
-    return (*parts, config.accounts, config.qos, config.listed_nodes())
+    return (*parts, config.sharing, config.accounts, config.qos, config.listed_nodes())

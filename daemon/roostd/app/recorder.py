@@ -25,6 +25,7 @@ _T = TypeVar("_T")
 _BACKLOG_LIMIT = 100_000  # records; a disk that hangs must not exhaust the daemon's memory
 _RETRY_S = 30.0
 _PRUNE_EVERY_S = 600.0
+_MOST_RUN_LIMITS = 2  # two such runs are what the journal may have
 _RUN_AGE_S = 86_400.0
 
 
@@ -79,6 +80,16 @@ class Recorder:
             return not self.fault
         too_old = time.monotonic() - self._run_began_s > _RUN_AGE_S
         return too_old or self._open_journal().run_bytes > self._run_bytes_limit
+
+    @property
+    def must_begin_new_run(self) -> bool:
+        """Whether the current run is so long that it ends now, whatever is under way.
+
+        Only earlier runs are pruned: where a pin was under way at every moment, the journal grew to
+        three times its limit.
+        """
+        journal = self._journal
+        return journal is not None and journal.run_bytes > _MOST_RUN_LIMITS * self._run_bytes_limit
 
     @property
     def takes_records(self) -> bool:

@@ -147,11 +147,10 @@ class SlurmWatch:
         """Yield the events that bring a fresh engine to the cluster's state of the last poll."""
         at_s = self._state.clock.now_s()
         self._leased.note_enforced(self._nodes.nodes)
-        if self._reader is not None:
-            settings, before = settings_of_reads(self._state.config), self._reads_for
+        settings, before = settings_of_reads(self._state.config), self._reads_for
+        if self._reader is not None and settings != before:
             self._reads_for = settings
-            if settings != before:
-                self._view = replace(self._view, requests={}, reads={})
+            self._view = replace(self._view, requests={}, reads={})
             outside = nodes_outside(self._state.config.listed_nodes(), self._nodes.specs.values())
             self._site = replace(self._site, outside=outside)
             self._read(self._reader, at_s)

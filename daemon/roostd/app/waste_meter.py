@@ -38,7 +38,15 @@ _LONGEST_S = 180.0
 _STORE_EVERY_S = 300.0
 _POLLS_PER_ROUND = 60
 
-_Item: TypeAlias = JobId | int  # a job, or a node's index
+
+@dataclass(frozen=True, slots=True)
+class _Node:
+    """A node of a round, by name: a reload in the middle gives all nodes new indices."""
+
+    name: NodeName
+
+
+_Item: TypeAlias = JobId | _Node
 
 
 @dataclass(slots=True)
@@ -104,7 +112,7 @@ class WasteMeter:
     def _begin_round(self) -> None:
         cluster = self._state.engine.cluster
         items: dict[_Item, None] = dict.fromkeys(cluster.held_jobs())
-        items |= dict.fromkeys(range(len(cluster)))
+        items |= dict.fromkeys(map(_Node, cluster.names))
         self._seen = {item: seen for item, seen in self._seen.items() if item in items}
         self._round.extend(items)
         self._slice_count = -(-len(items) // _POLLS_PER_ROUND)
@@ -113,8 +121,8 @@ class WasteMeter:
         now_s = self._state.clock.now_s()
         seen = self._seen.setdefault(item, _Seen(now_s))
         past_s, seen.at_s = min(now_s - seen.at_s, _LONGEST_S), now_s
-        if isinstance(item, int):
-            self._look_at_node(item, past_s)
+        if isinstance(item, _Node):
+            self._look_at_node(item.name, past_s)
         else:
             self._look_at_job(item, seen, past_s)
 
@@ -155,8 +163,11 @@ class WasteMeter:
             seen.counted_to_s[gpu] = seen.at_s
             self._add(user_id, "idle", counted_s)
 
-    def _look_at_node(self, node: int, past_s: float) -> None:
+    def _look_at_node(self, name: NodeName, past_s: float) -> None:
         cluster = self._state.engine.cluster
+        node = cluster.index_of.get(name)
+        if node is None:
+            return  # a fresh engine gets its nodes one by one
         spec = cluster.specs[node]
         mask = int(cluster.free_mask[node])
         if spec is None or not cluster.usable[node] or not mask:

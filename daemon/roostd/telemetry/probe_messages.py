@@ -5,7 +5,6 @@ A probe numbers GPUs as NVML does; Slurm numbers them by gres index, which is th
 (docs/design/0004-gpu-numbering.md).
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -52,6 +51,12 @@ _UINT_LIMITS = {
 
 _GPU_LIMITS: dict[str, float] = {**_FLOAT_LIMITS, **_UINT_LIMITS}
 _NIC_LIMITS = dict.fromkeys(("nic_tx_bytes_per_s", "nic_rx_bytes_per_s"), _MAX_BYTES_PER_S)
+_FIELDS = pb.Sample.DESCRIPTOR.fields_by_name
+# The columns by their field numbers: name, limit, and whether there is a value for each NIC.
+_COLUMNS = {
+    _FIELDS[name].number: (name, limit, name in _NIC_LIMITS)
+    for name, limit in (_GPU_LIMITS | _NIC_LIMITS).items()
+}
 
 # After these a GPU must not get jobs until it has been reset (NVIDIA's XID catalogue): double bit
 # ECC, NVLink, fallen off the bus, uncontained ECC, GSP and its RPC.
@@ -160,11 +165,10 @@ def check_sample(sample: pb.Sample, hello: ProbeHello) -> None:
         raise ProbeError("gpu_count", f"want {count} as in the Hello, got {sample.gpu_count}")
     # Columns that are not set hold nothing; this is run for each sample of thousands of nodes.
     for field, packed in sample.ListFields():
-        name = field.name
-        if name in _GPU_LIMITS:
-            _check_column(name, packed, count, _GPU_LIMITS[name])
-        elif name in _NIC_LIMITS:
-            _check_column(name, packed, len(hello.nics), _NIC_LIMITS[name])
+        known = _COLUMNS.get(field.number)
+        if known is not None:
+            name, limit, is_of_nics = known
+            _check_column(name, packed, len(hello.nics) if is_of_nics else count, limit)
     if sample.lost_mask >> count:
         raise ProbeError("lost_mask", f"names a GPU beyond {count - 1}")
     for event in sample.xid_events:
@@ -296,11 +300,11 @@ def _nearest_nics(nics: Sequence[pb.Nic], nvml: int) -> tuple[int, ...]:
 
 
 def _check_column(name: str, packed: _Column, count: int, limit: float) -> None:
-    mask, values = packed.present_mask, list(packed.values)
+    mask, values = packed.present_mask, packed.values[:]
     if mask >> count or mask.bit_count() != len(values):
         raise ProbeError(name, f"{len(values)} values for mask {mask:#x} of {count} GPUs")
     if not mask:
         return
-    # A NaN makes the sum NaN; min and max alone may miss it.
-    if not math.isfinite(sum(values)) or min(values) < 0 or max(values) > limit:
+    # A NaN makes the sum NaN, of which no comparison holds; min and max alone may miss it.
+    if not (min(values) >= 0 and max(values) <= limit and sum(values) >= 0):
         raise ProbeError(name, f"want 0 to {limit:g}, got {values}")

@@ -15,14 +15,14 @@ from roost_engine.cluster.claims import claimable
 from roost_engine.cluster.free_capacity import FreeCapacity
 from roost_engine.cluster.group_ranking import GroupRanking
 from roost_engine.cluster.labels import NodeLabels
-from roost_engine.cluster.link_table import MAX_GPUS, LinkTable, mask_of
+from roost_engine.cluster.link_table import MAX_GPUS, LinkTable, mask_of, unknown_links
 from roost_engine.cluster.loads import NodeLoads
 from roost_engine.cluster.node_sets import NO_NODES, NodeSet, doubled, node_set, node_set_where
 from roost_engine.cluster.racks import Racks
 from roost_engine.cluster.seats import Seats
 from roost_engine.domain.events import LOAD_COLUMNS
 from roost_engine.domain.model import GpuUuid, JobId, NodeName, NodeShare, NodeSpec
-from roost_engine.domain.topology import Level, Link, LinkMatrix
+from roost_engine.domain.topology import LinkMatrix
 
 _GPU_COUNTS = range(1, MAX_GPUS + 1)
 _USABLE = "nodes that Slurm would use"
@@ -111,7 +111,7 @@ class Cluster:
             self.uuids[node] = ()
             self.loads.forget(node)
             gpu_count = spec.gpu_count if spec.gpu_count <= MAX_GPUS else 0
-            self._set_links(node, _unknown_links(spec.gpu_count), gpu_count)
+            self._set_links(node, unknown_links(spec.gpu_count), gpu_count)
         self.cpu_free[node] += spec.cpu_count - (old.cpu_count if old else 0)
         self.memory_free[node] += spec.memory_bytes - (old.memory_bytes if old else 0)
         self.cpu_count[node], self.memory_bytes[node] = spec.cpu_count, spec.memory_bytes
@@ -396,8 +396,3 @@ class Cluster:
         kinds = self.kind[: len(self)].tolist()
         self.free.check(kinds, healthy, holders, cpus, memory_bytes)
         self.racks.check()
-
-
-def _unknown_links(gpu_count: int) -> LinkMatrix:
-    """Return links as far apart as can be: what is assumed until a probe reports."""
-    return LinkMatrix.uniform(min(max(gpu_count, 1), MAX_GPUS), Link(Level.SYSTEM))

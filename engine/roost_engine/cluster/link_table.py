@@ -19,7 +19,7 @@ from roost_engine.cluster.features import (
     link_scale,
     weighted_sums,
 )
-from roost_engine.domain.topology import Level, LinkMatrix
+from roost_engine.domain.topology import Level, Link, LinkMatrix
 
 MAX_GPUS = 16  # of one node; the tables double with each GPU
 _POTENTIAL_SIZES = (2, 4, 8)
@@ -343,3 +343,8 @@ def _around(links: LinkMatrix) -> NDArray[np.int64]:
         ]
         around = np.concatenate((around, around | np.array(near, dtype=np.int64)))
     return around
+
+
+def unknown_links(gpu_count: int) -> LinkMatrix:
+    """Return links as far apart as can be: what is assumed until a probe reports."""
+    return LinkMatrix.uniform(min(max(gpu_count, 1), MAX_GPUS), Link(Level.SYSTEM))

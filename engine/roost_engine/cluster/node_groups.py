@@ -10,6 +10,8 @@ import numpy as np
 
 from roost_engine.cluster.node_sets import NO_NODES, NodeSet, doubled, nodes_in
 
+_NODES_PER_GROUP = 4  # so much longer than at a group takes a look at a node
+
 
 class NodeGroup:
     """The nodes of one kind with the same GPUs free.
@@ -73,6 +75,12 @@ class NodeGroups:
             group = group_of[node]
             found[group] = found.get(group, NO_NODES) | 1 << node
         return found
+
+    def within(self, nodes: NodeSet) -> dict[NodeGroup, NodeSet]:
+        """Return the same in another order, by whatever are fewer: these nodes, or all groups."""
+        if len(self.occupied) > _NODES_PER_GROUP * nodes.bit_count():
+            return self.among(nodes)
+        return {group: here for group in self.occupied if (here := group.nodes & nodes)}
 
     def move(self, node: int, kind: int, free: int) -> None:
         """Move a node to another group than its own."""

@@ -87,16 +87,21 @@ class FewNodes:
 
     def __init__(self, cluster: Cluster, nodes: NodeSet, racks: Sequence[int]) -> None:
         self._cluster, self._racks = cluster, racks
-        by_group = cluster.groups.among(nodes).items()
+        by_group = cluster.groups.within(nodes).items()
         self.alike = [AlikeNodes(group, some, some.bit_count()) for group, some in by_group]
+        # Made when first asked for, and not cached_property, which takes a lock: a scope is asked
+        # a few questions, and then thrown away.
+        self._counts: dict[int, int] | None = None
+        self._sorted: list[tuple[int, int, int, NodeSet]] | None = None
 
-    @cached_property
+    @property
     def count_by_kind(self) -> Mapping[int, int]:
         """See Scope."""
-        counts = dict[int, int]()
-        for group, _, count in self.alike:
-            counts[group.kind] = counts.get(group.kind, 0) + count
-        return counts
+        if self._counts is None:
+            counts = self._counts = {}
+            for group, _, count in self.alike:
+                counts[group.kind] = counts.get(group.kind, 0) + count
+        return self._counts
 
     def count_with(self, free: int) -> int:
         """See Scope."""
@@ -119,6 +124,11 @@ class FewNodes:
 
     def best(self, mask: int, count: int) -> NodeSet:
         """See Scope."""
+        if len(self.alike) == 1:  # often: whole idle nodes
+            group, nodes, node_count = self.alike[0]
+            if group.free & mask != mask:
+                return NO_NODES
+            return nodes if node_count <= count else self._rack_by_rack(nodes, (nodes,), count)
         chosen, tables = NO_NODES, self._cluster.tables
         by_score = dict[int, dict[int, NodeSet]]()  # nodes by score and number of free GPUs
         for free_count, kind, free, nodes in self._fullest_first:
@@ -137,15 +147,17 @@ class FewNodes:
             count -= found_count
         return chosen
 
-    @cached_property
+    @property
     def _fullest_first(self) -> list[tuple[int, int, int, NodeSet]]:
         """Number of free GPUs, kind, free mask and nodes of each group; the fewest free first."""
-        return sorted(
-            [
-                (group.free.bit_count(), group.kind, group.free, nodes)
-                for group, nodes, _ in self.alike
-            ]
-        )
+        if self._sorted is None:
+            self._sorted = sorted(
+                [
+                    (group.free.bit_count(), group.kind, group.free, nodes)
+                    for group, nodes, _ in self.alike
+                ]
+            )
+        return self._sorted
 
     def _rack_by_rack(
         self, together: NodeSet, fullest_first: Iterable[NodeSet], count: int

@@ -1,6 +1,8 @@
 import asyncio
+import gc
 import os
 import time
+import weakref
 from pathlib import Path
 
 import grpc
@@ -377,6 +379,15 @@ async def test_what_was_decided_is_still_known_after_a_restart(
         assert [allocation.node for allocation in job.planned] == ["n1"]
         assert job.planned == job.allocated
         assert daemon.daemon.state.clock.now_s() >= first_s
+
+
+async def test_the_first_engine_is_freed_by_a_reload(slurm: SlurmStandIn, tmp_path: Path) -> None:
+    async with running(slurm, config(tmp_path)) as daemon:
+        gone = weakref.ref(daemon.daemon.state.engine)
+        daemon.daemon.reload()
+        await daemon.until(lambda: daemon.daemon.state.engine is not gone(), "a fresh engine")
+        gc.collect()
+        assert gone() is None
 
 
 async def test_a_reload_changes_modes_at_once(slurm: SlurmStandIn, tmp_path: Path) -> None:

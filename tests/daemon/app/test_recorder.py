@@ -122,3 +122,18 @@ async def test_a_ticket_after_a_torn_backlog_waits_until_its_own_record_is_writt
         SlowJournal.may_write.set()
         await durable
         assert times(tmp_path)[-1] == [100.0]
+
+
+async def test_a_run_far_beyond_its_limit_must_end_at_once(tmp_path: Path) -> None:
+    journal = Journal.open(tmp_path)
+    recorder = Recorder(journal, 1_000)
+    task = asyncio.create_task(recorder.run())
+    recorder.begin_run(HEAD)
+    while journal.run_bytes <= 1_000:
+        await recorder.wait_durable(recorder.append(Tick(at_s=1.0), ()))
+    assert (recorder.wants_new_run, recorder.must_begin_new_run) == (True, False)
+    while journal.run_bytes <= 2_000:
+        await recorder.wait_durable(recorder.append(Tick(at_s=1.0), ()))
+    assert recorder.must_begin_new_run
+    recorder.close()
+    await asyncio.wait_for(task, 10)

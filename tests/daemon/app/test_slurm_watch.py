@@ -343,10 +343,11 @@ async def test_a_begin_time_holds_by_the_wall_clock_that_was_set(site: Site, ste
     assert site.state.engine.record(job_id).spec == changed.job
 
 
+@pytest.mark.parametrize("is_changed", [False, True])
 async def test_a_long_queue_is_read_beside_the_loop_and_told_once(
-    site: Site, monkeypatch: pytest.MonkeyPatch
+    site: Site, monkeypatch: pytest.MonkeyPatch, is_changed: bool
 ) -> None:
-    """Also where a fresh engine is told of the queue meanwhile."""
+    """Also where a fresh engine is told of the queue meanwhile, with other settings or not."""
     began, may_end = threading.Event(), threading.Event()
 
     def read(*args: Any) -> QueueView:
@@ -360,10 +361,13 @@ async def test_a_long_queue_is_read_beside_the_loop_and_told_once(
     site.slurm.submit(gpus_per_node=2)
     look = asyncio.create_task(site.look())
     assert await asyncio.to_thread(began.wait, 60.0)
+    if is_changed:
+        site.state.config = site.state.config.model_copy(update={"accounts": ("physics",)})
     world = [type(event) for event in site.watch.cluster_events()]
-    assert world == [NodeSeen, QuotasSeen, JobQueued]
     may_end.set()
-    assert "JobQueued" not in await look
+    queued = [*(event.__name__ for event in world), *await look].count("JobQueued")
+    assert world[:2] == [NodeSeen, QuotasSeen]
+    assert queued == (not is_changed)
     assert await site.look() == []
 
 

@@ -163,6 +163,15 @@ def test_a_time_that_the_daemon_has_not_seen_does_not_count(site: Site) -> None:
     assert site.sums(ANN).held < 2 * (240 + 180 + 1)
 
 
+def test_a_reload_in_the_middle_of_a_round_stops_nothing(site: Site) -> None:
+    for number in range(120):  # more than a poll looks at
+        site.state.engine.step(NodeSeen(at_s=0.0, node=node(f"n{number}", gpu_count=4)))
+    site.pass_time(60)
+    site.pass_time(1)
+    site.state.engine = Engine(EngineConfig(), Policies())  # which has no node yet
+    site.pass_time(120)
+
+
 def test_the_metric_has_kinds_and_no_users(site: Site) -> None:
     site.run(0, 1)
     site.pass_time(600, 0.9, 0.9, 0.9, 0.9)

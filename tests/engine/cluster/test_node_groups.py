@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from roost_engine.cluster.node_groups import NodeGroups
-from roost_engine.cluster.node_sets import NodeSet
+from roost_engine.cluster.node_sets import NodeSet, node_set
 
 Key = tuple[int, int]
 
@@ -123,3 +123,16 @@ def test_check_catches_a_group_with_a_node_too_many_or_too_few() -> None:
         groups[0].nodes = wrong
         with pytest.raises(AssertionError, match="sets of nodes"):
             check(groups, (0, 0b11))
+
+
+def test_groups_within_a_set_are_the_same_by_groups_and_by_nodes() -> None:
+    groups = NodeGroups()
+    for node in range(40):
+        groups.add_node()
+        groups.move(node, 0, node % 3 + 1)
+    some = node_set([0, 1, 5, 39])
+    assert groups.within(some) == groups.among(some)  # three groups: they are looked at
+    one = node_set([4])
+    for node in range(20, 40):
+        groups.move(node, 0, node)
+    assert groups.within(one) == groups.among(one)  # many groups: the node is looked at
