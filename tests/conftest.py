@@ -1,6 +1,8 @@
 """Fixtures for real components: skipped with a reason where they are missing, failed in CI."""
 
 import os
+import shutil
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 
@@ -8,6 +10,7 @@ import pytest
 from tests.file_order import file_order
 from xdist.remote import Producer
 
+from roost_probe.testing.library import LIBRARY_FOLDER
 from roost_slurm.testing.cluster_plan import ClusterPlan
 from roost_slurm.testing.local_slurm import LocalSlurm, LocalSlurmUnavailable, check_available
 
@@ -30,6 +33,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--update-golden", action="store_true", help="write the golden files anew; review the diff"
     )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if LIBRARY_FOLDER not in os.environ:  # workers inherit it
+        os.environ[LIBRARY_FOLDER] = tempfile.mkdtemp(prefix="roost-nvml-")
+        config.add_cleanup(
+            lambda: shutil.rmtree(os.environ.pop(LIBRARY_FOLDER), ignore_errors=True)
+        )
 
 
 @pytest.hookimpl(optionalhook=True)

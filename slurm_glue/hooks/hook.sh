@@ -8,5 +8,18 @@ OPTIONS=
 PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 unset PYTHONHOME PYTHONPATH LD_PRELOAD LD_LIBRARY_PATH  # a task prolog has its user's environment
 name=${0##*/}
+# Where there is nothing to do, Python is not started: jobs wait for it, and it takes longer than the rest.
+case $name in
+prolog.sh) todo=$SLURM_JOB_GPUS ;;
+task-prolog.sh) todo=$SLURM_JOB_GPUS$SLURM_STEP_GPUS$CUDA_VISIBLE_DEVICES$SLURM_GPUS$SLURM_GPUS_PER_NODE$SLURM_GPUS_PER_TASK$SLURM_GPUS_PER_SOCKET ;;
+epilog.sh)
+    todo=$OPTIONS
+    for folder in "$RUNTIME_FOLDER/job-map" "$RUNTIME_FOLDER-seats"; do
+        if [ -e "$folder" ] || [ -h "$folder" ]; then todo=$folder; fi
+    done
+    ;;
+*) todo=all ;;
+esac
+[ -n "$todo" ] || exit 0
 timeout -k 0.1 0.8 "$ROOST_SLURM" hook "${name%.sh}" --runtime-folder "$RUNTIME_FOLDER" ${OPTIONS:+"$OPTIONS"} </dev/null 2>/dev/null || true
 exit 0

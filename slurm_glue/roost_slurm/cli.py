@@ -12,18 +12,19 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from roost_slurm import start
+from roost_slurm.start import DEFAULT_RUNTIME_FOLDER
 from roost_slurm.version_option import ShowVersion
 
 DIFFERENT = MISSING = 1
 BAD_INPUT = 2
-DEFAULT_RUNTIME_FOLDER = Path("/run/roost")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command."""
     arguments = sys.argv[1:] if argv is None else argv
     if arguments[:1] == ["hook"]:
-        return _hook(arguments[1:])
+        return start.run_hook(arguments[1:])
     args = _parser().parse_args(arguments)
     if run := getattr(args, "run", None):
         return int(run(args))
@@ -34,27 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return _check(args) if args.command == "check" else _config(args)
 
 
-def _hook(arguments: Sequence[str]) -> int:
-    # Slurm waits for hooks: only what they need is imported, and a wrong flag must not fail them.
-    from roost_slurm import hooks
-
-    parser = argparse.ArgumentParser(prog="roost-slurm hook", exit_on_error=False)
-    parser.add_argument("name", type=hooks.HookName)
-    parser.add_argument("--runtime-folder", type=Path, default=DEFAULT_RUNTIME_FOLDER)
-    parser.add_argument("--mps", action="store_true")
-    try:
-        args = parser.parse_args(arguments)
-    except (argparse.ArgumentError, SystemExit) as error:  # unknown flags exit all the same
-        print(f"roost-slurm hook: {error}", file=sys.stderr)
-        return 0
-    conf = os.environ.get("SLURM_CONF")
-    around = hooks.Surroundings.of_runtime(args.runtime_folder, conf, mps=args.mps)
-    hooks.run(args.name, os.environ, around)
-    return 0
-
-
 def _parser() -> argparse.ArgumentParser:
-    # Imported here: hooks do without.
     from roost_slurm import doctor_command, install_command, migrate_command
 
     parser = argparse.ArgumentParser(prog="roost-slurm", description=__doc__)

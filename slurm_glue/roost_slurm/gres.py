@@ -6,10 +6,10 @@ from types import MappingProxyType
 from typing import TypeVar
 
 from roost_slurm import hostlist
+from roost_slurm.hook_seats import SEAT_FOLDER
 from roost_slurm.inventory import NodeGpus
 from roost_slurm.tres import SEAT_TOKEN
 
-SEAT_FOLDER = "/dev/roost"
 _SEAT_MAJOR = 241  # "local or experimental use" in Linux' list of device numbers: no driver
 
 K = TypeVar("K", bound=Hashable)

@@ -9,10 +9,10 @@ import json
 import re
 import socket
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 _MAX_REPLY_BYTES = 64 * 1024
 _MAX_INDEX = 127
@@ -24,14 +24,13 @@ class AgentError(Exception):
     """The agent gave no usable answer in time."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class Plan(NamedTuple):
     """What roostd chose on this node. GPUs are gres indices."""
 
     managed: bool  # False: the job was left to Slurm, and the other fields are empty
     gpu_indices: tuple[int, ...] = ()
     rank_order: tuple[int, ...] = ()  # which GPU each local rank should take
-    nics: dict[int, str] = field(default_factory=dict)  # nearest NIC of a GPU, where known
+    nics: Mapping[int, str] = MappingProxyType({})  # nearest NIC of a GPU, where known
 
 
 class Agent:

@@ -2,7 +2,8 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import NamedTuple
 
 _ID = re.compile(r"\d{1,10}", re.ASCII)
 _NODE = re.compile(r"[A-Za-z0-9_.-]{1,64}", re.ASCII)
@@ -15,8 +16,7 @@ class HookEnvError(ValueError):
     """A variable that the hook cannot do without is missing or malformed."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HookEnv:
+class HookEnv(NamedTuple):
     """The checked variables of one hook.
 
     Attributes:
@@ -41,7 +41,7 @@ class HookEnv:
     step_gpus: tuple[int, ...] = ()
     visible_gpus: tuple[int, ...] = ()
     chooses_nics: bool = False
-    model_counts: Mapping[str, str] = field(default_factory=dict)
+    model_counts: Mapping[str, str] = MappingProxyType({})
 
     @property
     def roost_job_id(self) -> str:

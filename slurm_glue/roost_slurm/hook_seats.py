@@ -11,6 +11,7 @@ import stat
 from collections.abc import Iterable
 from pathlib import Path
 
+SEAT_FOLDER = "/dev/roost"  # has a device for each second seat, where the site has them
 _INDICES = re.compile(r"\d{1,3}(?:,\d{1,3}){0,127}\n", re.ASCII)
 
 

@@ -10,22 +10,23 @@
 
 import re
 import signal
-import subprocess
 import syslog
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 from pathlib import Path
 from types import FrameType
-from typing import assert_never
+from typing import TYPE_CHECKING, NamedTuple, assert_never
 
-from roost_slurm import hook_job_map, hook_seats, spool
-from roost_slurm.gres import SEAT_FOLDER
+from roost_slurm import hook_job_map, hook_seats
 from roost_slurm.hook_agent import Agent, AgentError, Plan
 from roost_slurm.hook_env import HookEnv, parse_env
-from roost_slurm.hook_mps import Mps
-from roost_slurm.scontrol import JobDetail, parse_jobs
+
+# Jobs wait for hooks, and reading modules is most of what they do: what only some need is imported
+# where they need it, and nothing is a dataclass, which takes a fifth of a task prolog's CPU time.
+if TYPE_CHECKING:
+    from roost_slurm.hook_mps import Mps
+    from roost_slurm.scontrol import JobDetail
 
 # Together under the 0.8 s after which hook.sh ends a hook; starting Python takes up to 0.1 s.
 DEADLINE_S = 0.65
@@ -51,8 +52,7 @@ class HookDeadline(Exception):
 AllocationLookup = Callable[[HookEnv], tuple[int, ...] | None]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
+class Surroundings(NamedTuple):
     """Everything outside a hook that it reads or writes."""
 
     agent: Agent
@@ -63,7 +63,7 @@ class Surroundings:
     warn: Callable[[str], None]
     has_seats: bool = False  # Slurm has second seats for the GPUs of this node
     seats_folder: Path | None = None  # what Prolog finds out for the tasks
-    mps: Mps | None = None  # where the site asks for MPS
+    mps: "Mps | None" = None  # where the site asks for MPS
     has_opted_in: Callable[[HookEnv], bool] = lambda _env: False
 
     @classmethod
@@ -78,11 +78,17 @@ class Surroundings:
             allocation=lambda env: ask_scontrol(env, slurm_conf),
             say=lambda text: print(text, flush=True),
             warn=lambda text: syslog.syslog(syslog.LOG_WARNING, text),
-            has_seats=Path(SEAT_FOLDER).is_dir(),
+            has_seats=Path(hook_seats.SEAT_FOLDER).is_dir(),
             seats_folder=folder.with_name(f"{folder.name}-seats"),
-            mps=Mps(folder.with_name(f"{folder.name}-mps")) if mps else None,
+            mps=_mps(folder.with_name(f"{folder.name}-mps")) if mps else None,
             has_opted_in=lambda env: ask_opted_in(env, slurm_conf),
         )
+
+
+def _mps(folder: Path) -> "Mps":
+    from roost_slurm.hook_mps import Mps
+
+    return Mps(folder)
 
 
 def agent_socket(runtime_folder: Path) -> Path:
@@ -124,10 +130,11 @@ def _run(name: HookName, env: HookEnv, around: Surroundings) -> None:
                 around.say(line)
             for line in around.mps.lines(env.job_id) if around.mps else ():
                 around.say(line)
-        case HookName.PROLOG_SLURMCTLD:
-            spool.append(around.spool_file, spool.Started(env.roost_job_id))
-        case HookName.EPILOG_SLURMCTLD:
-            spool.append(around.spool_file, spool.Ended(env.roost_job_id))
+        case HookName.PROLOG_SLURMCTLD | HookName.EPILOG_SLURMCTLD:
+            from roost_slurm import spool
+
+            event = spool.Started if name is HookName.PROLOG_SLURMCTLD else spool.Ended
+            spool.append(around.spool_file, event(env.roost_job_id))
         case _:
             assert_never(name)
 
@@ -137,7 +144,7 @@ def prolog(env: HookEnv, around: Surroundings) -> None:
     if not env.job_gpus:
         return
     plan = _plan(env, around)
-    allocated = around.allocation(env)
+    allocated = _allocated(env, plan, around)
     if plan.managed and allocated is not None:
         try:
             if not around.agent.report_allocated(env.job_id, allocated):
@@ -152,6 +159,16 @@ def prolog(env: HookEnv, around: Surroundings) -> None:
     hook_job_map.write(around.job_map_folder, env.job_id, known)
     if around.mps and env.user_id and len(allocated or ()) == 1 and around.has_opted_in(env):
         around.mps.start(env.job_id, env.user_id, known[0])
+
+
+def _allocated(env: HookEnv, plan: Plan, around: Surroundings) -> tuple[int, ...] | None:
+    """Return the GPUs of a job on this node; slurmctld is asked only where a part needs it."""
+    if plan.managed and set(env.job_gpus) == set(plan.gpu_indices):
+        return plan.gpu_indices  # Prolog's variable may leave out GPUs, but invents none
+    wants_map = around.job_map_folder.exists()
+    if not (plan.managed or wants_map or around.has_seats or around.mps):
+        return None
+    return around.allocation(env)
 
 
 def epilog(env: HookEnv, around: Surroundings) -> None:
@@ -218,8 +235,12 @@ def ask_opted_in(env: HookEnv, slurm_conf: str | None) -> bool:
 
 
 @lru_cache(maxsize=1)
-def _shown(job_id: int, slurm_conf: str | None) -> JobDetail | None:
+def _shown(job_id: int, slurm_conf: str | None) -> "JobDetail | None":
     """Ask slurmctld once in a hook."""
+    import subprocess
+
+    from roost_slurm.scontrol import parse_jobs
+
     safe = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
     if slurm_conf is not None:
         safe["SLURM_CONF"] = slurm_conf

@@ -134,13 +134,10 @@ class Bed:
         return script
 
     def _environment(self) -> Mapping[str, str]:
-        # As pip installs the programs: compiled.
-        compiled = {"PYTHONPYCACHEPREFIX": f"{self._jobs.parent}/compiled"}
-        environment = dict(os.environ) | compiled | {"HOME": str(self._folder)}
-        environment.pop("PYTHONDONTWRITEBYTECODE", None)
+        environment = dict(os.environ) | {"HOME": str(self._folder)}
         if self._cluster is not None:
             stack = self._cluster.stack
-            environment |= stack.slurm.env | stack.drivers["n1"].environment(stack.folder / "lib")
+            environment |= stack.slurm.env | stack.drivers["n1"].environment(stack.library_folder)
             environment |= {
                 "ROOST_DAEMON": stack.operator_address,
                 "ROOST_ADMIN": f"unix:{stack.folder}/admin.sock",

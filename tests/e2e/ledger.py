@@ -7,12 +7,14 @@ job that has ended.
 import re
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
+from pathlib import Path
 
 from roost_demo.stack import Stack
 from roost_proto.v1 import operator_pb2
 from roost_slurm.hostlist import expand
+from roost_slurm.testing.cluster_plan import ClusterPlan
 from roost_slurm.testing.local_slurm import LocalSlurm
 
 Gpus = dict[str, tuple[int, ...]]  # by node
@@ -37,6 +39,16 @@ class Outcome:
     gpus: Gpus
     began_s: float
     ended_s: float
+
+
+def without_node_hooks(plan: ClusterPlan) -> ClusterPlan:
+    """Return a plan whose nodes run none of Roost's hooks: they start Python twice for a job.
+
+    There still is a program in place of each: with one, Slurm launches jobs otherwise.
+    """
+    nothing = Path("/bin/true")
+    hooks = replace(plan.hooks, prolog=nothing, epilog=nothing, task_prolog=nothing)
+    return replace(plan, hooks=hooks)
 
 
 def submit(slurm: LocalSlurm, *options: str, command: str = "true", user: str | None = None) -> str:

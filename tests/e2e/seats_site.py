@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from roost_demo.stack import NodeKind, Stack
-from roost_slurm import gres
+from roost_slurm import gres, hook_seats
 from roost_slurm.inventory import Gpu, NodeGpus
 from roost_slurm.testing.cluster_plan import ClusterPlan
 
@@ -60,7 +60,7 @@ class _Plan:
         return replace(
             plan,
             nodes=tuple(replace(node, gres=words) for node in plan.nodes),
-            gres_conf=text.replace(gres.SEAT_FOLDER, f"{self._folder}/seats"),
+            gres_conf=text.replace(hook_seats.SEAT_FOLDER, f"{self._folder}/seats"),
             gres_types="gpu,gputoken",
             job_submit_lua=script.replace("local SEATS = false", "local SEATS = true"),
         )

@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 from click.testing import CliRunner
 from tests.conftest import missing
-from tests.e2e.ledger import outcomes, submit, wait_until_over
+from tests.e2e.ledger import outcomes, submit, wait_until_over, without_node_hooks
 from tests.e2e.site.bed import ALICE, BOB, cleared_afterwards, occupy, until
 
 from roost_demo.stack import NodeKind, Stack
@@ -36,6 +36,7 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Stack]:
     """A node of 8 GPUs whose users have taught roostd, under each of Slurm's priority plug-ins."""
 
     def amend(plan: ClusterPlan) -> ClusterPlan:
+        plan = without_node_hooks(plan)
         priority = PriorityPlan(age_weight=1_000) if request.param == "multifactor" else None
         parameters = f"{plan.scheduler_parameters},enable_user_top"
         return replace(

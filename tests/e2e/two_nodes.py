@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tests.conftest import missing
-from tests.e2e.ledger import submit
+from tests.e2e.ledger import submit, without_node_hooks
 
 from roost_demo.stack import NodeKind, Stack
 from roost_slurm.testing.local_slurm import LocalSlurmUnavailable
@@ -22,7 +22,7 @@ GPU_COUNTS = (2, 4, 1, 8, 2, 3, 6, 1)
 def two_nodes() -> Iterator[Stack]:
     """The running stack; skips the test where there is no Slurm."""
     try:
-        with Stack(NODES, lease_s=LEASE_S) as running:
+        with Stack(NODES, lease_s=LEASE_S, amend_plan=without_node_hooks) as running:
             yield running
     except LocalSlurmUnavailable as error:
         missing(str(error))

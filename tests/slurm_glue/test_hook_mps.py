@@ -3,12 +3,12 @@
 import os
 import subprocess
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from tests.slurm_glue.test_hooks import World
 
+from roost_slurm import hook_mps
 from roost_slurm.hook_mps import Mps
 from roost_slurm.hooks import HookName
 
@@ -52,7 +52,8 @@ class Node:
 
 
 @pytest.fixture
-def node(tmp_path: Path) -> Iterator[Node]:
+def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
+    monkeypatch.setattr(hook_mps, "TIMEOUT_S", 10.0)  # a busy machine
     yield Node(tmp_path)
     tmp_path.chmod(0o700)
 
@@ -138,7 +139,7 @@ def test_hooks_start_it_for_jobs_with_one_gpu_that_opted_in(
 ) -> None:
     (tmp_path / "world").mkdir()
     world = World(tmp_path / "world", allocated=allocated)
-    world.around = replace(world.around, mps=node.mps, has_opted_in=lambda _env: is_in)
+    world.around = world.around._replace(mps=node.mps, has_opted_in=lambda _env: is_in)
     ids = {"SLURM_JOB_UID": str(ALICE)}
     world.run(HookName.PROLOG, **ids)
     assert bool(node.asked) is has_mps
@@ -151,7 +152,7 @@ def test_hooks_start_it_for_jobs_with_one_gpu_that_opted_in(
 def test_a_hook_without_the_control_program_only_warns(tmp_path: Path) -> None:
     world = World(tmp_path, allocated=(3,))
     mps = Mps(tmp_path / "mps", str(tmp_path / "nowhere"))
-    world.around = replace(world.around, mps=mps, has_opted_in=lambda _env: True)
+    world.around = world.around._replace(mps=mps, has_opted_in=lambda _env: True)
     world.run(HookName.PROLOG, SLURM_JOB_UID=str(ALICE))
     assert "nvidia-cuda-mps-control" in world.warned[-1]
     world.run(HookName.TASK_PROLOG)

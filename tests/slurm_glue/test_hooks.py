@@ -7,8 +7,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -72,6 +72,39 @@ def test_prolog_reports_the_whole_allocation(world: World) -> None:
     ]
     assert world.job_map == {"2": "77\n", "3": "77\n"}
     assert world.warned == []
+
+
+@pytest.mark.parametrize(
+    ("plan", "job_gpus", "has_map", "asks"),
+    [
+        (PLAN, "2,3", True, False),
+        (PLAN, "3", True, True),  # Slurm up to 25.05 names the GPUs of the last type only
+        (PLAN, "10,11", True, True),  # second seats
+        (PLAN, "1,2,3", True, True),
+        ({"managed": False}, "2,3", True, True),
+        ({"managed": False}, "2,3", False, False),
+    ],
+)
+def test_prolog_asks_slurm_only_for_what_it_does_not_know(
+    world: World, plan: dict[str, Any], job_gpus: str, *, has_map: bool, asks: bool
+) -> None:
+    asked = list[int]()
+
+    def allocation(env: HookEnv) -> tuple[int, ...]:
+        asked.append(env.job_id)
+        return (2, 3)
+
+    world.around = world.around._replace(allocation=allocation)
+    if not has_map:
+        (world.root / "job-map").rmdir()
+    answers = {"plan": plan, "allocated": {"as_planned": True}}
+    with FakeAgent(world.root / "agent.sock", answers) as agent:
+        world.run(HookName.PROLOG, SLURM_JOB_GPUS=job_gpus)
+    assert asked == ([77] if asks else [])
+    told = [asked for asked in agent.asked if asked["op"] == "allocated"]
+    assert [one["gpu_indices"] for one in told] == ([[2, 3]] if plan is PLAN else [])
+    assert world.warned == []
+    assert not has_map or world.job_map == {"2": "77\n", "3": "77\n"}
 
 
 def test_prolog_warns_of_another_allocation_than_planned(world: World) -> None:
@@ -328,6 +361,34 @@ def test_the_controllers_scripts_leave_an_odd_spool_alone(
     assert kind != "full" or path.stat().st_size == spool.REFUSE_BYTES
 
 
+@pytest.mark.parametrize(
+    ("name", "environ", "folder", "starts"),
+    [
+        ("prolog", {}, "", True),
+        ("prolog", {"SLURM_JOB_GPUS": ""}, "run/job-map", False),
+        ("task-prolog", {}, "", True),
+        ("task-prolog", {"SLURM_JOB_GPUS": ""}, "run/job-map", False),
+        ("task-prolog", {"SLURM_JOB_GPUS": "", "CUDA_VISIBLE_DEVICES": "0"}, "", True),
+        ("task-prolog", {"SLURM_JOB_GPUS": "", "SLURM_GPUS_PER_TASK": "a100:1"}, "", True),
+        ("epilog", {}, "", False),
+        ("epilog", {}, "run/job-map", True),
+        ("epilog", {}, "run-seats", True),
+    ],
+)
+def test_the_script_starts_python_only_where_there_is_something_to_do(
+    installed: Installed, name: str, environ: dict[str, str], folder: str, *, starts: bool
+) -> None:
+    (installed.runtime / "job-map").rmdir()
+    if folder:
+        (installed.runtime.parent / folder).mkdir()
+    installed.roost_slurm = installed.runtime / "roost-slurm"
+    installed.roost_slurm.write_text(f"#!/bin/sh\necho $2 >{installed.runtime}/started\n")
+    installed.roost_slurm.chmod(0o755)
+    installed.install()
+    assert installed.run(name, **environ)[0] == 0
+    assert (installed.runtime / "started").exists() is starts
+
+
 def test_the_script_passes_on_what_the_task_should_know(installed: Installed) -> None:
     with FakeAgent(hooks.agent_socket(installed.runtime), {"plan": PLAN}):
         _, out, _ = installed.run(
@@ -384,11 +445,11 @@ def test_scontrol_is_not_found_in_the_users_path(tmp_path: Path) -> None:
 def test_task_prolog_tells_cuda_the_gpus_of_second_seats(
     tmp_path: Path, env: dict[str, tuple[int, ...]], lines: list[str], *, managed: bool
 ) -> None:
-    around = replace(World(tmp_path, allocated=(3, 5)).around, has_seats=True)
+    around = World(tmp_path, allocated=(3, 5)).around._replace(has_seats=True)
     plan = Plan(managed=managed, gpu_indices=(3, 5) if managed else ())
     found = HookEnv(job_id=1, **env)  # type: ignore[arg-type]
     assert hooks.second_seat_lines(found, plan, around) == lines
-    assert hooks.second_seat_lines(found, plan, replace(around, has_seats=False)) == []
+    assert hooks.second_seat_lines(found, plan, around._replace(has_seats=False)) == []
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="TaskProlog believes what root has written")
@@ -400,7 +461,7 @@ def test_the_tasks_of_a_job_ask_slurm_once_together(tmp_path: Path) -> None:
         return (3, 5)
 
     folder = tmp_path / "seats"
-    around = replace(world.around, has_seats=True, seats_folder=folder, allocation=allocation)
+    around = world.around._replace(has_seats=True, seats_folder=folder, allocation=allocation)
     world.around = around
     world.run(HookName.PROLOG, SLURM_JOB_GPUS="13")
     for _ in range(4):

@@ -24,6 +24,7 @@ import yaml
 
 from roost_probe.testing.description import NodeDescription, load_topology
 from roost_probe.testing.fake_driver import FakeDriver
+from roost_probe.testing.library import LIBRARY_FOLDER
 from roost_proto.v1 import operator_pb2, operator_pb2_grpc
 from roost_slurm import submit_script
 from roost_slurm.shipped import read_shipped
@@ -32,7 +33,7 @@ from roost_slurm.testing.local_slurm import LocalSlurm
 
 START_TIMEOUT_S = 90.0
 STOP_TIMEOUT_S = 10.0
-_POLL_S = 0.05
+_POLL_S = 0.1
 
 
 class StackFailed(Exception):
@@ -101,6 +102,7 @@ class Stack:
         self._probes: dict[str, subprocess.Popen[bytes]] = {}
         self._roostd: subprocess.Popen[bytes] | None = None
         self._probe_port = 0
+        self._operator: operator_pb2_grpc.OperatorStub | None = None
         self.drivers: dict[str, FakeDriver] = {}
 
     def __enter__(self) -> Self:
@@ -157,7 +159,7 @@ class Stack:
     def stop_roostd(self, sign: int = signal.SIGTERM) -> None:
         """Stop the daemon, by default with SIGTERM; SIGKILL ends it at an arbitrary instant."""
         _end(self._roostd, sign)
-        self._roostd = None
+        self._roostd = self._operator = None
 
     @property
     def roostd_pid(self) -> int:
@@ -183,7 +185,7 @@ class Stack:
             "--agent-socket",
             str(agent_socket),
             log=f"probe.{name}",
-            env=dict(os.environ) | self.drivers[name].environment(self.folder / "lib"),
+            env=dict(os.environ) | self.drivers[name].environment(self.library_folder),
         )
 
     def stop_probe(self, name: str, sign: int = signal.SIGTERM) -> None:
@@ -198,15 +200,22 @@ class Stack:
         return f"unix:{self.folder}/operator.sock"
 
     @property
+    def library_folder(self) -> Path:
+        """Where the fake driver's library is, or will be compiled."""
+        return Path(os.environ.get(LIBRARY_FOLDER) or self.folder / "lib")
+
+    @property
     def page_url(self) -> str:
         """Where roostd's web page is; empty where it serves none."""
         page = self._settings.get("page")
         return f"http://{page['listen']}" if isinstance(page, dict) else ""
 
     def operator(self) -> operator_pb2_grpc.OperatorStub:
-        """A client for questions; it lives as long as the stack."""
-        channel = self._exit.enter_context(grpc.insecure_channel(self.operator_address))
-        return operator_pb2_grpc.OperatorStub(channel)
+        """A client for questions to the roostd that runs now."""
+        if self._operator is None:
+            channel = self._exit.enter_context(grpc.insecure_channel(self.operator_address))
+            self._operator = operator_pb2_grpc.OperatorStub(channel)
+        return self._operator
 
     def log(self, name: str) -> str:
         """What "roostd" or "probe.NODE" has logged so far."""

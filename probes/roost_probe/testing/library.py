@@ -12,6 +12,7 @@ from pathlib import Path
 from roost_probe.testing.errors import DescriptionError
 
 SONAME = "libnvidia-ml.so.1"
+LIBRARY_FOLDER = "ROOST_FAKE_NVML_DIR"  # names a folder that many processes share: compiled once
 _FLAGS = ("-std=c11", "-D_GNU_SOURCE", "-O2", "-fPIC", "-shared", "-fvisibility=hidden")
 
 

@@ -16,6 +16,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
+from itertools import chain, repeat
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -28,7 +29,7 @@ from roost_slurm.testing.job_processes import kill_jobs
 
 # slurmd 24.11 always takes 10 s to register, 22.05 and 26.05 about 1 s; a busy machine is slower.
 START_TIMEOUT_S = 90.0
-_POLL_S = 0.05
+_POLLS_S = (0.05, 0.05, 0.1, 0.1, 0.2)  # the last one again and again: each poll is a process
 _PROGRAMS = ("munged", "slurmctld", "slurmd", "sinfo", "sbatch", "scontrol", "setpriv")
 _SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _CURE = (
@@ -278,12 +279,12 @@ class LocalSlurm:
         Raises:
             LocalSlurmFailed: the job reached none of them in time.
         """
-        deadline = time.monotonic() + timeout_s
+        deadline, pauses = time.monotonic() + timeout_s, _pauses()
         while (state := self.state(job_id)) not in states:
             if time.monotonic() > deadline:
                 wanted = " or ".join(states)
                 raise LocalSlurmFailed(f"job {job_id} is {state}, not {wanted}: {self._tail()}")
-            time.sleep(_POLL_S)
+            time.sleep(next(pauses))
         return state
 
     def _write_files(self, first_port: int) -> None:
@@ -374,12 +375,12 @@ class LocalSlurm:
         return " is UP" in self.run("scontrol", "ping", check=False)
 
     def _wait_until(self, done: Callable[[], bool], complaint: str) -> None:
-        deadline = time.monotonic() + START_TIMEOUT_S
+        deadline, pauses = time.monotonic() + START_TIMEOUT_S, _pauses()
         while not done():
             dead = [d for d in self._daemons() if d.poll() is not None]
             if dead or time.monotonic() > deadline:
                 raise LocalSlurmFailed(f"{complaint}: {self._tail()}")
-            time.sleep(_POLL_S)
+            time.sleep(next(pauses))
 
     def _daemons(self) -> Iterator[subprocess.Popen[bytes]]:
         for daemon in (self._munged, self._controller, *self._nodes.values()):
@@ -391,6 +392,10 @@ class LocalSlurm:
     def _tail(self) -> str:
         logs = sorted(self.folder.log.glob("*.log"))
         return "\n".join(f"{log.name}: {line}" for log in logs for line in _last_lines(log))
+
+
+def _pauses() -> Iterator[float]:
+    return chain(_POLLS_S, repeat(_POLLS_S[-1]))
 
 
 def _as_user(name: str) -> tuple[str, ...]:

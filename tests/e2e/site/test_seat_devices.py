@@ -9,7 +9,7 @@ import pytest
 from tests.conftest import LocalSlurmFactory
 from tests.e2e.site.bed import until
 
-from roost_slurm import gres
+from roost_slurm import gres, hook_seats
 from roost_slurm.inventory import Gpu, NodeGpus
 from roost_slurm.testing.cluster_plan import ClusterPlan, NodePlan
 from roost_slurm.testing.local_slurm import LocalSlurm
@@ -52,7 +52,7 @@ def plan(folder: Path, name: str, *, is_constrained: bool) -> ClusterPlan:
     text = gres.gres_conf([node], device_prefix=f"{folder}/gpu", seats=True)
     return ClusterPlan(
         nodes=(NodePlan(name=name, gres=gres.node_gres(node, seats=True, counted={})),),
-        gres_conf=text.replace(gres.SEAT_FOLDER, f"{folder}/seats"),
+        gres_conf=text.replace(hook_seats.SEAT_FOLDER, f"{folder}/seats"),
         gres_types="gpu,gputoken",
         extra_lines=("TaskPlugin=task/cgroup",) if is_constrained else (),
         cgroup_lines=("ConstrainDevices=yes",) if is_constrained else (),

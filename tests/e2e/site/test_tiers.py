@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 from tests.e2e.ledger import outcomes, submit, wait_until_over
-from tests.e2e.site.bed import cleared_afterwards, occupy, site
+from tests.e2e.site.bed import cleared_afterwards, occupy, site, told, until
 
 from roost_demo.stack import Stack
 from roost_slurm.testing.cluster_plan import PartitionPlan
@@ -35,6 +35,7 @@ def test_jobs_of_a_higher_tier_start_first(stack: Stack) -> None:
     holders = [occupy(stack, node.name) for node in stack.nodes]
     lower = [submit(stack.slurm, "--gres=gpu:8", command="sleep 2") for _ in range(2)]
     higher = [submit(stack.slurm, "-p", "first", "--gres=gpu:8", command="sleep 2") for _ in "12"]
+    until(lambda: all(told(stack, job_id).job_id for job_id in lower + higher), "all are known")
     stack.slurm.run("scancel", *holders)
     wait_until_over(stack.slurm, lower + higher, OVER_S)
     found = outcomes(stack.slurm, lower + higher)

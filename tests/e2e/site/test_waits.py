@@ -19,10 +19,10 @@ from tests.e2e.site.bed import (
 
 from roost_demo.stack import Stack
 
-pytestmark = [pytest.mark.slurm, pytest.mark.nvml]
+pytestmark = [pytest.mark.slurm, pytest.mark.nvml, pytest.mark.timeout(240)]
 
-CAP_S = 20.0  # a restart may take ten on a busy machine
-RELOAD_EVERY_S = 2.0
+CAP_S = 60.0  # two restarts, each of which may take twenty on a busy machine
+RELOAD_EVERY_S = 4.0
 
 
 @pytest.fixture(scope="module")
@@ -69,16 +69,17 @@ def test_a_cap_ends_the_wait_though_reloads_come_more_often(stack: Stack, job_id
         time.sleep(RELOAD_EVERY_S)
 
 
-@pytest.mark.parametrize("disturb", [reload, restart, kill])
-def test_a_wait_keeps_its_reason_and_its_deadline(
-    stack: Stack, job_id: str, disturb: object
-) -> None:
-    assert callable(disturb)
-    began_s, before = time.monotonic(), told(stack, job_id)
-    time.sleep(1.0)
-    disturb(stack)
-    until(lambda: WAITS in told(stack, job_id).reason, "it says what it waits for")
-    after = told(stack, job_id)
-    left_s = before.wait_left_s - (time.monotonic() - began_s)
-    assert after.wait_left_s == pytest.approx(left_s, abs=1.5)
-    assert_runs(stack, job_id, within_s=left_s + 10.0)
+def test_a_wait_keeps_its_reason_and_its_deadline(stack: Stack, job_id: str) -> None:
+    asked_s, before = time.monotonic(), told(stack, job_id)
+    answered_s = time.monotonic()
+    for disturb in (reload, restart, kill):
+        time.sleep(1.0)
+        disturb(stack)
+        until(lambda: WAITS in told(stack, job_id).reason, "it says what it waits for")
+        since_s = time.monotonic()
+        after = told(stack, job_id)
+        # What roostd tells is of an instant between the question and the answer.
+        least_s = before.wait_left_s - (time.monotonic() - asked_s)
+        most_s = before.wait_left_s - (since_s - answered_s)
+        assert least_s - 1.5 < after.wait_left_s < most_s + 1.5, disturb.__name__
+    assert_runs(stack, job_id, within_s=after.wait_left_s + 10.0)

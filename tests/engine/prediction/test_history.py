@@ -267,23 +267,23 @@ def word(number: int) -> str:
     return "".join(chr(ord("g") + int(digit)) for digit in str(number))
 
 
-def test_one_user_with_a_hundred_thousand_names_forgets_the_oldest_and_displaces_nobody() -> None:
+def test_one_user_with_twenty_thousand_names_forgets_the_oldest_and_displaces_nobody() -> None:
     history = after(*[(of(2, "train"), 2 * DAY_S)] * 5)
-    for number in range(100_000):
+    for number in range(20_000):
         history.add(of(1, word(number)), 60.0, float(number))
     assert len(history.state().kinds) < 600
-    assert median_s(history, of(2, "train"), 1e5) > 6 * HOUR_S
+    assert median_s(history, of(2, "train"), 2e4) > 6 * HOUR_S
     kinds = history.state().kinds
-    assert f"user 1 name {word(99_999)}" in kinds
+    assert f"user 1 name {word(19_999)}" in kinds
     assert f"user 1 name {word(5)}" not in kinds
 
 
 def test_one_user_with_ever_new_limits_displaces_nobody() -> None:
     history = after(*[(of(2, "train"), 2 * DAY_S)] * 5)
-    for number in range(30_000):
+    for number in range(6_000):
         history.add(of(1, "", limit_s=100.0 + number), 60.0, float(number))
     assert len(history.state().kinds) < 600
-    assert median_s(history, of(2, "train"), 3e4) > 6 * HOUR_S
+    assert median_s(history, of(2, "train"), 6e3) > 6 * HOUR_S
 
 
 def test_of_too_many_users_the_one_seen_longest_ago_goes() -> None:

@@ -1,0 +1,52 @@
+"""Starts the program `roost-slurm`. Jobs wait for hooks, so these do without the other commands."""
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+DEFAULT_RUNTIME_FOLDER = Path("/run/roost")
+_USAGE = "want NAME [--runtime-folder FOLDER] [--mps]"
+
+
+def main() -> int:
+    """Entry point of the console script."""
+    if sys.argv[1:2] == ["hook"]:
+        return run_hook(sys.argv[2:])
+    from roost_slurm.cli import main as run  # here: argparse and the like take 20 ms
+
+    return run()
+
+
+def run_hook(arguments: Sequence[str]) -> int:
+    """Run one hook; wrong arguments must not fail it, because that drains the node."""
+    from roost_slurm import hooks
+
+    name, *options = arguments or [""]
+    folder, mps = DEFAULT_RUNTIME_FOLDER, False
+    while options:
+        match options:
+            case ["--mps", *options]:
+                mps = True
+            case ["--runtime-folder", path, *options]:
+                folder = Path(path)
+            case _:
+                return _refuse(options[0])
+    if name not in list(hooks.HookName):
+        return _refuse(name)
+    conf = os.environ.get("SLURM_CONF")
+    hooks.run(
+        hooks.HookName(name),
+        os.environ,
+        hooks.Surroundings.of_runtime(folder, conf, mps=mps),
+    )
+    return 0
+
+
+def _refuse(word: str) -> int:
+    print(f"roost-slurm hook: {word!r}: {_USAGE}", file=sys.stderr)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
