@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import gc
 import os
 import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -46,6 +45,7 @@ from roostd.config.config import Config
 from roostd.config.pair_file import read_shared_pairs
 from roostd.config.reload import check_unchanged
 from roostd.ops.clock import MonotonicClock
+from roostd.ops.collector import Collector
 from roostd.ops.files import raise_file_limit
 from roostd.ops.folders import SPOOL_FOLDER, locked, make_folders
 from roostd.ops.heartbeat import HeartbeatWriter, owner_of
@@ -122,6 +122,7 @@ class Daemon:
         self._slurm = slurm
         self.metrics = Metrics(registry or CollectorRegistry())
         self.stalls = StallWatch(self.metrics)
+        self._collector = Collector()
         self.started = asyncio.Event()
         self.page: MetricsServer | None = None
         self._stopping = asyncio.Event()
@@ -308,10 +309,6 @@ class Daemon:
             self.page = serve_page(self.state, self._config.page.listen)
         async with asyncio.TaskGroup() as tasks:
             writer = tasks.create_task(self.recorder.run())
-            # Modules and parts are never freed; scanning them again costs pauses. Before the first
-            # engine: what is frozen is never collected, and an engine is in the next reload.
-            gc.collect()
-            gc.freeze()
             await self.watch.first_poll()
             self._begin_engine()  # now that Slurm's release is known
             self.state.earlier_decisions = await self.recorder.places(self.watch.job_ids())
@@ -413,6 +410,7 @@ class Daemon:
             self._gpu_memory.poll()
             self._interference.poll()
             self._pairs.poll()
+            self._collector.poll()
             self.watch.follow_wall_clock()
             self.knowledge.write_if_due()
             is_due = self.recorder.wants_new_run or self._engines.is_outdated
@@ -443,6 +441,7 @@ class Daemon:
 
     def _replace_engine(self) -> None:
         """Replace the engine by a fresh one, which gets the world as Slurm shows it."""
+        self._collector.loosen()
         self._begin_engine()
         self.decisions.restart(self.watch.cluster_events())
 
