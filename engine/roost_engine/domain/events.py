@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from roost_engine.domain.model import GpuUuid, JobId, JobSpec, NodeName, NodeShare, NodeSpec
 from roost_engine.domain.pair_correction import PairCorrection
-from roost_engine.domain.quick_init import quick_init
 from roost_engine.domain.topology import LinkMatrix
 
 LOAD_COLUMNS = ("sm_frac", "memory_activity_frac", "pcie_bytes_per_s", "nvlink_bytes_per_s")
@@ -152,7 +151,6 @@ class JobWithdrawn:
     reason: str
 
 
-@quick_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobStarted:
     """Slurm allocated these shares to a job.

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from itertools import repeat
 from typing import NewType
 
-from roost_engine.domain.quick_init import quick_init
 from roost_engine.domain.tier import Tier
 
 JobId = NewType("JobId", str)  # "123", or "123_7" for one task of a job array
@@ -51,7 +50,6 @@ class QuotaUse:
     amount: float
 
 
-@quick_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSpec:
     """A job's request, in Roost's terms."""
