@@ -32,7 +32,7 @@ demo: $(BIN)/.roost ## run 20 jobs on a throw-away Slurm cluster of 32 fake GPUs
 	@$(BIN)/roost-demo
 
 test: $(BIN)/.roost-dev ## install what the tests need and run all of them, on real Slurm where it can be
-	@$(BIN)/python -m pytest -n 6 --dist loadfile
+	@$(BIN)/python -m pytest -n 7 --dist loadfile
 
 check: lint types imports proto-check test ## everything that must hold before a commit
 
@@ -81,7 +81,7 @@ images: $(BIN)/.roost ## build the images and packages of compose-test; the engi
 	 deploy/compose/build.sh sid slurm site && wait $$bookworm && wait $$trixie
 
 compose-test: $(BIN)/.roost-dev ## the real cluster in containers, on several releases of Slurm
-	@deploy/compose/engine.sh with $(BIN)/python -m pytest -n 3 --dist loadfile -m compose tests/e2e
+	@deploy/compose/engine.sh with $(BIN)/python -m pytest -n 4 --dist loadfile -m compose tests/e2e
 
 KILLS ?= 500
 SEED ?= 1
