@@ -309,6 +309,7 @@ class Daemon:
             self.page = serve_page(self.state, self._config.page.listen)
         async with asyncio.TaskGroup() as tasks:
             writer = tasks.create_task(self.recorder.run())
+            self._collector.start()
             await self.watch.first_poll()
             self._begin_engine()  # now that Slurm's release is known
             self.state.earlier_decisions = await self.recorder.places(self.watch.job_ids())
@@ -369,6 +370,7 @@ class Daemon:
         self.knowledge.write()
         await self.servers.stop(STOP_GRACE_S)
         self.recorder.close()
+        self._collector.stop()
         _log.info("roostd_stopped")
 
     # -- periodic tasks ----------------------------------------------------------------------
@@ -441,7 +443,7 @@ class Daemon:
 
     def _replace_engine(self) -> None:
         """Replace the engine by a fresh one, which gets the world as Slurm shows it."""
-        self._collector.loosen()
+        self._collector.begin_engine()
         self._begin_engine()
         self.decisions.restart(self.watch.cluster_events())
 

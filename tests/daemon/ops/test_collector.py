@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from roostd.ops import collector as module
 from roostd.ops.collector import POLLS, Collector
 
 
@@ -16,36 +17,56 @@ class Engine:
         self.itself = self
 
 
-@pytest.fixture(autouse=True)
-def unfrozen() -> Iterator[None]:
-    gc.unfreeze()  # a daemon of an earlier test may have frozen what there was
-    yield
-    gc.unfreeze()
+@pytest.fixture
+def collector() -> Iterator[Collector]:
+    collector = Collector()
+    collector.start()
+    yield collector
+    collector.stop()
+    assert gc.isenabled()
+    assert gc.get_freeze_count() == 0
 
 
-def poll(collector: Collector) -> None:
+def settle(collector: Collector) -> None:
     for _ in range(POLLS):
         collector.poll()
 
 
-def test_what_is_there_after_a_start_is_scanned_no_more() -> None:
-    collector = Collector()
+def test_the_collector_rests_until_an_engine_has_the_jobs(collector: Collector) -> None:
     for _ in range(POLLS - 1):
         collector.poll()
+        assert not gc.isenabled()
     assert gc.get_freeze_count() == 0
     collector.poll()
-    frozen_count = gc.get_freeze_count()
-    assert frozen_count > 1_000
-    poll(collector)
-    assert gc.get_freeze_count() <= frozen_count  # once is enough
-
-
-def test_the_engine_before_is_freed_once_its_follower_is_settled() -> None:
-    collector, engine = Collector(), Engine()
-    gone = weakref.ref(engine)
-    poll(collector)
-    collector.loosen()
-    del engine
-    poll(collector)
-    assert gone() is None
+    assert gc.isenabled()
     assert gc.get_freeze_count() > 1_000
+
+
+def test_what_is_there_is_frozen_once(collector: Collector) -> None:
+    settle(collector)
+    frozen_count = gc.get_freeze_count()
+    settle(collector)
+    assert gc.get_freeze_count() <= frozen_count
+
+
+def test_the_engine_before_is_freed_once_its_follower_has_the_jobs(collector: Collector) -> None:
+    engine = Engine()
+    gone = weakref.ref(engine)
+    settle(collector)
+    del engine
+    gc.collect()
+    assert gone() is not None  # it is frozen
+    collector.begin_engine()
+    settle(collector)
+    assert gone() is None
+
+
+def test_what_a_long_scan_found_in_use_is_scanned_no_more(
+    collector: Collector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settle(collector)
+    frozen_count = gc.get_freeze_count()
+    monkeypatch.setattr(module, "LONG_S", 0.0)
+    many = [Engine() for _ in range(1_000)]
+    gc.collect()
+    assert gc.get_freeze_count() >= frozen_count + len(many)
