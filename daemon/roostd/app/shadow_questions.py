@@ -71,10 +71,15 @@ class ShadowQuestions:
             await asyncio.sleep(max(TURN_S, took_s / _MOST_TIME_FRAC))
 
     async def turn(self) -> None:
-        """Ask one question if it is time, and hand over the jobs that are due."""
+        """Ask one question if it is time, and hand over the jobs that are due.
+
+        With a long queue each step takes a while, so the daemon's other tasks have a turn between.
+        """
         now_s = self._state.clock.now_s()
         waiting = list(self._watch.waiting_jobs())
+        await asyncio.sleep(0)
         jobs = list(self._asked_jobs(waiting, now_s)) if self._is_on else []
+        await asyncio.sleep(0)
         self._observe_starts(waiting, jobs, now_s)
         if now_s >= self._ask_at_s:
             asked = self._starts.next_question(jobs, now_s)
