@@ -307,9 +307,12 @@ class Daemon:
             serve_metrics(self.metrics.registry, self._config.listen.metrics)
         if self._config.page.listen is not None:
             self.page = serve_page(self.state, self._config.page.listen)
+        with self._collector:
+            await self._run_tasks()
+
+    async def _run_tasks(self) -> None:
         async with asyncio.TaskGroup() as tasks:
             writer = tasks.create_task(self.recorder.run())
-            self._collector.start()
             await self.watch.first_poll()
             self._begin_engine()  # now that Slurm's release is known
             self.state.earlier_decisions = await self.recorder.places(self.watch.job_ids())
@@ -370,7 +373,6 @@ class Daemon:
         self.knowledge.write()
         await self.servers.stop(STOP_GRACE_S)
         self.recorder.close()
-        self._collector.stop()
         _log.info("roostd_stopped")
 
     # -- periodic tasks ----------------------------------------------------------------------

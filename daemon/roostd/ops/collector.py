@@ -8,25 +8,26 @@ alone, not as part of a cycle, so all is put back when the next engine replaces 
 
 import gc
 import time
-from typing import Any
+from typing import Any, Self
 
 POLLS = 5  # upkeeps in which an engine is being given the jobs
 LONG_S = 0.02
 
 
 class Collector:
-    """Rests, freezes and unfreezes; asked once in an upkeep."""
+    """Rests, freezes and unfreezes; a context manager, asked once in an upkeep."""
 
     def __init__(self) -> None:
         self._polls_left = 0
         self._began_s = 0.0
 
-    def start(self) -> None:
+    def __enter__(self) -> Self:
         """Take charge of the collector, before the first engine."""
         gc.callbacks.append(self._note)
         self.begin_engine()
+        return self
 
-    def stop(self) -> None:
+    def __exit__(self, *_: object) -> None:
         """Leave the collector as it was found."""
         gc.callbacks.remove(self._note)
         gc.unfreeze()

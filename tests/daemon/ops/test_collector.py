@@ -19,10 +19,8 @@ class Engine:
 
 @pytest.fixture
 def collector() -> Iterator[Collector]:
-    collector = Collector()
-    collector.start()
-    yield collector
-    collector.stop()
+    with Collector() as collector:
+        yield collector
     assert gc.isenabled()
     assert gc.get_freeze_count() == 0
 
