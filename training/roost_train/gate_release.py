@@ -19,7 +19,7 @@ from roost_train.decisions import Decision
 from roost_train.errors import TrainError
 from roost_train.model_files import write_model_files
 from roost_train.numpy_policy import run_all
-from roost_train.onnx_export import IR_VERSION, OPSET
+from roost_train.onnx_export import serialized
 from roost_train.selector_release import TOLERANCE, Readings, provenance
 from roost_train.slot_net import SlotNet
 
@@ -102,15 +102,7 @@ def export_gate(net: SlotNet) -> bytes:
         [value(RANK_NAME, TensorProto.FLOAT, ["offer", 1])],
         [numpy_helper.from_array(weights[name], name) for name in sorted(weights)],
     )
-    model = helper.make_model(
-        graph,
-        ir_version=IR_VERSION,
-        opset_imports=[helper.make_opsetid("", OPSET)],
-        producer_name="roost-train",
-    )
-    onnx.checker.check_model(model, full_check=True)
-    content: bytes = model.SerializeToString(deterministic=True)
-    return content
+    return serialized(graph)
 
 
 def _layer(given: str, name: str, answer: str) -> onnx.NodeProto:

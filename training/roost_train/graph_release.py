@@ -15,7 +15,7 @@ from roost_formats.models.signature import GRAPH
 from roost_train.graph_net import WIDTHS, GraphNet
 from roost_train.graph_training import GraphFigures, GraphHyperParameters
 from roost_train.model_files import library_versions, write_model_files
-from roost_train.onnx_export import IR_VERSION, OPSET
+from roost_train.onnx_export import OPSET, serialized
 
 MODEL_FILE = "graph.onnx"
 _CANARY_COUNTS = {"gpu": 4, "node": 3, "rack": 2, "pod": 2, "candidate": 4}
@@ -67,15 +67,7 @@ def export_graph(net: GraphNet) -> bytes:
             for name, weight in sorted(net.to_weights().items())
         ],
     )
-    model = helper.make_model(
-        graph,
-        ir_version=IR_VERSION,
-        opset_imports=[helper.make_opsetid("", OPSET)],
-        producer_name="roost-train",
-    )
-    onnx.checker.check_model(model, full_check=True)
-    content: bytes = model.SerializeToString(deterministic=True)
-    return content
+    return serialized(graph)
 
 
 def draw_batch(

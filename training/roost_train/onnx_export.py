@@ -42,6 +42,11 @@ def export_onnx(net: ScoreNet) -> bytes:
             for name, weight in sorted(net.to_weights().items())
         ],
     )
+    return serialized(graph)
+
+
+def serialized(graph: onnx.GraphProto) -> bytes:
+    """Return a graph as a checked ONNX file; the same graph gives the same bytes."""
     model = helper.make_model(
         graph,
         ir_version=IR_VERSION,

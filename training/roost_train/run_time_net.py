@@ -9,7 +9,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import onnx
 import torch
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
@@ -18,7 +17,7 @@ from roost_engine.prediction.history import SPREAD
 from roost_engine.prediction.run_time_features import COLUMNS
 from roost_engine.prediction.run_times import BAND_COUNT, STARTS_S
 from roost_formats.models.run_times import INPUT_NAME, OUTPUT_NAME
-from roost_train.onnx_export import IR_VERSION, OPSET
+from roost_train.onnx_export import serialized
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,12 +176,4 @@ def export_run_times(net: RunTimeNet) -> bytes:
         [table(OUTPUT_NAME, BAND_COUNT)],
         [numpy_helper.from_array(weight, name) for name, weight in weights],
     )
-    model = helper.make_model(
-        graph,
-        ir_version=IR_VERSION,
-        opset_imports=[helper.make_opsetid("", OPSET)],
-        producer_name="roost-train",
-    )
-    onnx.checker.check_model(model, full_check=True)
-    content: bytes = model.SerializeToString(deterministic=True)
-    return content
+    return serialized(graph)

@@ -11,7 +11,6 @@ The exported file is a model of kind order, as that of `selector_net`. Page: doc
 from dataclasses import dataclass
 
 import numpy as np
-import onnx
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
@@ -23,7 +22,7 @@ from roost_engine.queue.selector_columns import (
     JOB_NUMBERS,
 )
 from roost_formats.models.signature import ORDER
-from roost_train.onnx_export import IR_VERSION, OPSET
+from roost_train.onnx_export import serialized
 
 JOBS_NAME, CLUSTER_NAME = (tensor.name for tensor in ORDER.inputs)
 RANK_NAME = ORDER.outputs[0].name
@@ -97,15 +96,7 @@ class ScoreSelector:
             [_value(RANK_NAME, ["job", 1])],
             [numpy_helper.from_array(array, name) for name, array in sorted(initializers.items())],
         )
-        model = helper.make_model(
-            graph,
-            ir_version=IR_VERSION,
-            opset_imports=[helper.make_opsetid("", OPSET)],
-            producer_name="roost-train",
-        )
-        onnx.checker.check_model(model, full_check=True)
-        content: bytes = model.SerializeToString(deterministic=True)
-        return content
+        return serialized(graph)
 
     def _job_weights(self) -> Floats:
         """Return float32 [JOB_COLUMNS, 2]: what counts always, and what counts by the backlog."""

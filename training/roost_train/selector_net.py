@@ -21,7 +21,6 @@ from dataclasses import dataclass
 from math import prod
 
 import numpy as np
-import onnx
 import torch
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
@@ -38,7 +37,7 @@ from roost_engine.queue.selector_columns import (
     JOB_NUMBERS,
 )
 from roost_formats.models.signature import ORDER
-from roost_train.onnx_export import IR_VERSION, OPSET
+from roost_train.onnx_export import serialized
 
 JOBS_NAME, CLUSTER_NAME = (tensor.name for tensor in ORDER.inputs)
 RANK_NAME = ORDER.outputs[0].name
@@ -297,15 +296,7 @@ def export_selector(net: SelectorNet) -> bytes:
         [_value(RANK_NAME, ["job", 1])],
         [numpy_helper.from_array(array, name) for name, array in sorted(net.to_weights().items())],
     )
-    model = helper.make_model(
-        graph,
-        ir_version=IR_VERSION,
-        opset_imports=[helper.make_opsetid("", OPSET)],
-        producer_name="roost-train",
-    )
-    onnx.checker.check_model(model, full_check=True)
-    content: bytes = model.SerializeToString(deterministic=True)
-    return content
+    return serialized(graph)
 
 
 def _value(name: str, sizes: list[int | str]) -> object:

@@ -25,9 +25,7 @@ from roost_engine.plugins.policy_kinds import (
 from roost_engine.plugins.stacks import OrderKind, PlacementKind
 from roost_engine.policies.canary import CanaryGate, CanaryOrder, CanaryScore, Slot, UserShare
 from roost_engine.policies.heuristics import NoPreemption, OpenGate, PriorityOrder, ShapeByShape
-from roost_engine.policies.preemption_protocols import (
-    PreemptPolicy,
-)
+from roost_engine.policies.preemption_protocols import PreemptPolicy
 from roost_engine.policies.protocols import (
     CandidatePolicy,
     GatePolicy,

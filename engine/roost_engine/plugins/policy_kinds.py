@@ -8,9 +8,7 @@ from roost_engine.placement.tightest_shapes import TightestShapes, TightGangs
 from roost_engine.placement.wide_search import WideSearch
 from roost_engine.plugins.stacks import OrderKind, PlacementKind
 from roost_engine.policies.heuristics import NoPreemption, PriorityOrder, ShapeByShape
-from roost_engine.policies.preemption_protocols import (
-    PreemptPolicy,
-)
+from roost_engine.policies.preemption_protocols import PreemptPolicy
 from roost_engine.policies.protocols import (
     CandidatePolicy,
     OrderPolicy,

@@ -14,9 +14,7 @@ from typing import Protocol
 
 from roost_engine.domain.model import JobId, JobSpec
 from roost_engine.domain.promise import Guess
-from roost_engine.job_record import (
-    JobRecord,
-)
+from roost_engine.job_record import JobRecord
 from roost_engine.placement.reservation import RunEnds
 from roost_engine.policies.slots import TimesLeft
 

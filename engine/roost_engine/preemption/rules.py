@@ -14,9 +14,7 @@ from roost_engine.policies.preemption_protocols import (
     PreemptPolicy,
     ServesDeferred,
 )
-from roost_engine.policies.protocols import (
-    SortKey,
-)
+from roost_engine.policies.protocols import SortKey
 from roost_engine.policies.slots import name_of
 from roost_engine.policies.stop_permission import StopPermission
 from roost_engine.queue.orders import Value, attained_service

@@ -8,9 +8,7 @@ from dataclasses import dataclass, replace
 
 from roost_engine.plugins.policy_kinds import PreemptionNumbers, make_preemption
 from roost_engine.policies.heuristics import NoPreemption
-from roost_engine.policies.preemption_protocols import (
-    PreemptPolicy,
-)
+from roost_engine.policies.preemption_protocols import PreemptPolicy
 from roost_engine.preemption.network_preemption import NetworkPreemptionConfig
 from roost_engine.preemption.rules import (
     DALLY_LEASE_S,

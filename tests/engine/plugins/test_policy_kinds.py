@@ -14,9 +14,7 @@ from roost_engine.plugins.policy_kinds import (
 )
 from roost_engine.plugins.stacks import OrderKind, PlacementKind
 from roost_engine.policies.heuristics import NoPreemption, PriorityOrder
-from roost_engine.policies.preemption_protocols import (
-    PreemptPolicy,
-)
+from roost_engine.policies.preemption_protocols import PreemptPolicy
 from roost_engine.policies.slots import name_of
 from roost_engine.prediction.predictors import Predictors
 from roost_engine.prediction.speed import SpeedPredictor

@@ -7,9 +7,7 @@ import pytest
 
 from roost_engine.domain.model import JobId
 from roost_engine.domain.promise import Guess
-from roost_engine.job_record import (
-    JobRecord,
-)
+from roost_engine.job_record import JobRecord
 from roost_engine.prediction.foreseen_ends import (
     LONGEST_LIMIT_S,
     EndsConfig,

@@ -24,9 +24,7 @@ from roost_engine.job_record import JobRecord, JobState
 from roost_engine.placement.candidates import Candidates
 from roost_engine.plugins.plugins import Policies
 from roost_engine.policies.heuristics import ShapeByShape
-from roost_engine.policies.preemption_protocols import (
-    PreemptPolicy,
-)
+from roost_engine.policies.preemption_protocols import PreemptPolicy
 from roost_engine.policies.protocols import (
     Allow,
     Defer,
