@@ -71,7 +71,10 @@ STOP_GRACE_S = 2.0
 UPKEEP_S = 1.0
 ANNOUNCE_S = 2.0
 JOURNAL_RETRY_S = 30.0
-_SLURM_CURE = "see that scontrol and squeue in slurm.bin_dir answer for roostd's user; it asks again by itself"
+_SLURM_CURE = (
+    "see that scontrol and squeue in slurm.bin_dir answer for roostd's user; it asks again by"
+    " itself"
+)
 
 
 class DaemonFailed(RoostError):
