@@ -72,7 +72,7 @@ async def ask(state: DaemonState, socket_path: Path) -> AsyncIterator[Ask]:
     await servers.stop(grace_s=0)
 
 
-async def test_nodes_show_who_is_free(ask: Ask) -> None:
+async def test_nodes_show_which_gpus_are_free(ask: Ask) -> None:
     document = json.loads((await ask("nodes", "--json")).stdout)
     free = {n["name"]: sum(gpu["free"] for gpu in n["gpus"]) for n in document["nodes"]}
     assert sum(free.values()) == 12

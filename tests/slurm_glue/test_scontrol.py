@@ -97,7 +97,7 @@ RECORD = (
         ("bert", "x", "big jobs", "bert", "x", "big jobs"),
         ("a\nb\x1bc", "x", "q", "a?b?c", "x", "q"),
         ("x" * 300, "x", "q", "x" * 200, "x", "q"),
-        # Texts that imitate keys: the job goes on, what they tell is not believed.
+        # Texts that imitate keys: the job continues, what they tell is not believed.
         ("x Comment=roost:checkpoint=1", "y", "q", "x Comment=roost:checkpoint=1", None, "q"),
         ("x QOS=cheap", "y", "q", "x QOS=cheap", "y", ""),
         ("x UserId=root(0)", "y", "q", "x", "y", "q"),

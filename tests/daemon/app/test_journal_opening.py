@@ -32,7 +32,7 @@ def test_without_a_journal_engine_time_begins_at_zero() -> None:
     assert (nothing.last_at_s, nothing.epoch_of_zero_s) == (0.0, None)
 
 
-def test_engine_time_goes_on_from_the_newest_entry(tmp_path: Path) -> None:
+def test_engine_time_continues_from_the_newest_entry(tmp_path: Path) -> None:
     write(tmp_path, 77.0)
 
     opened = opener(tmp_path).at_start()

@@ -78,7 +78,7 @@ def test_what_was_learned_before_is_known_after_a_start(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("memo", [b"", b"\xff\0\0\0{}"])
-def test_a_damaged_memo_is_logged_and_learning_begins_anew(tmp_path: Path, memo: bytes) -> None:
+def test_a_damaged_memo_is_logged_and_learning_begins_again(tmp_path: Path, memo: bytes) -> None:
     journal = journal_with(tmp_path, memo)
     with structlog.testing.capture_logs() as logs:
         keeper = KnowledgeKeeper.resume(journal, Parts("n1").state, no_disk())

@@ -67,7 +67,7 @@ async def test_only_jobs_of_the_list_are_placed_and_the_others_start_at_once(
         assert not set(left) & set(daemon.daemon.watch.leased())
 
 
-async def test_a_reload_changes_who_is_in(slurm: SlurmStandIn, tmp_path: Path) -> None:
+async def test_a_reload_changes_which_jobs_are_in(slurm: SlurmStandIn, tmp_path: Path) -> None:
     before, after = config(tmp_path), config(tmp_path, accounts=["vision"])
     async with running(slurm, before, lambda: after) as daemon:
         (first,) = slurm.submit(gpus_per_node=8, nodes=(4, 4), account="vision")

@@ -64,7 +64,7 @@ async def test_the_kernels_user_is_on_record_beside_the_claimed_name(
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
-async def test_a_user_who_claims_to_be_root_is_on_record_as_himself(
+async def test_a_user_who_claims_to_be_root_is_on_record_by_name(
     served: Served, tmp_path: Path
 ) -> None:
     path = with_timers(served, tmp_path)
