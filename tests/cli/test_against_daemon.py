@@ -12,8 +12,7 @@ from prometheus_client import CollectorRegistry
 from roost_engine.domain.events import Event
 from roost_engine.engine import Engine, EngineConfig
 from roost_engine.gate.delay import DelayGate
-from roost_engine.plugins.plugins import delay_policies
-from roost_engine.testing.builders import EngineHarness, bridges, job, node
+from roost_engine.testing.builders import EngineHarness, bridges, delay_policies, job, node
 from roost_proto.v1 import telemetry_pb2
 from roostctl.main import cli
 from roostctl.testing import build_topology

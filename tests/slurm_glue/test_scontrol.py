@@ -138,8 +138,6 @@ def test_nodes_are_read(release: str) -> None:
     assert n1.partitions == ("main",)
     assert n1.cpu_count == 16
     assert n1.memory_bytes == 64_000 * MIB
-    assert {2, 3} <= set(n1.gpu_used_indices)
-    assert n3.gpu_used_indices == ()
     assert n1.socket_count == 1
     line = read(release, "show_nodes.txt").split("\n")[0]
     (dual,) = parse_nodes(line.replace("Sockets=1", "Sockets=2"))

@@ -14,7 +14,7 @@ from roost_engine.domain.errors import JournalError
 from roost_engine.domain.events import TimerPinned
 from roost_engine.engine import Engine, EngineConfig
 from roost_engine.gate.delay import DelayGate
-from roost_engine.plugins.plugins import Knowledge, Plugins, delay_policies, knowledge_of
+from roost_engine.plugins.plugins import Knowledge, Plugins, knowledge_of
 from roost_engine.plugins.stacks import OrderKind
 from roost_engine.prediction.predictors import Predictors, PredictorsState
 from roost_engine.prediction.speed import SeenRuns
@@ -22,7 +22,7 @@ from roost_engine.prediction.user_service import UserServiceState
 from roost_engine.preemption.network_preemption import PreemptionState
 from roost_engine.scoring.heuristic import HeuristicScore
 from roost_engine.sharing.pairs import PairSpeed, SharingConfig
-from roost_engine.testing.builders import job
+from roost_engine.testing.builders import delay_policies, job
 from roost_formats.journal.codec import decode, encode
 from roost_formats.journal.journal import Journal
 from roost_formats.journal.learned_tables import encode_entry
