@@ -22,7 +22,7 @@ def main(program: str, section: str) -> None:
 
 
 def told(program: str, *words: str) -> str:
-    """What the program says with --help."""
+    """Return what the program says with --help."""
     return subprocess.run(
         [str(Path(sys.prefix) / "bin" / program), *words, "--help"],
         env={"PATH": "/usr/bin:/bin", "COLUMNS": "78", "LC_ALL": "C.UTF-8"},
@@ -33,14 +33,14 @@ def told(program: str, *words: str) -> str:
 
 
 def first_words(text: str) -> str:
-    """The first paragraph after the usage, in one line."""
+    """Return the first paragraph after the usage, in one line."""
     paragraphs = [" ".join(part.split()) for part in text.split("\n\n")]
     described = [part for part in paragraphs if not part.lower().startswith("usage:")]
     return described[0].removeprefix("`").split(": ", 1)[-1] if described else ""
 
 
 def commands(text: str) -> Iterator[str]:
-    """The commands that the help lists, of click and of argparse."""
+    """Yield the commands that the help lists, of click and of argparse."""
     inside = False
     for line in text.splitlines():
         if line.strip() in ("Commands:", "COMMAND", "positional arguments:"):

@@ -92,7 +92,7 @@ def _mps(folder: Path) -> "Mps":
 
 
 def agent_socket(runtime_folder: Path) -> Path:
-    """The probe's socket: /run/roost-probe/agent.sock beside /run/roost.
+    """Return the probe's socket: /run/roost-probe/agent.sock beside /run/roost.
 
     The probe has a folder of its own, because systemd gives a unit's runtime folder to one user and
     removes it when the unit stops. A controller may be a node as well.

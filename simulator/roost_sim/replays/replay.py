@@ -99,7 +99,7 @@ def replay(recording: Recording, models: ModelShelf, progress: EventCounter) -> 
 
 
 def replay_document(found: Replay) -> dict[str, object]:
-    """The JSON object of a replay. Page: docs/simulator/replay.md."""
+    """Return the JSON object of a replay. Page: docs/simulator/replay.md."""
     return {
         "reproduced": found.difference is None,
         "events": found.event_count,
