@@ -9,7 +9,7 @@ from pathlib import Path
 
 def main(program: str, section: str) -> None:
     """Write the page to stdout."""
-    text, release = told(program), version("roost")
+    text, release = help_of(program), version("roost")
     summary, _, _ = first_words(text).partition(". ")
     print(f'.TH {program.upper()} {section} "" "roost {release}" "Roost"')
     print(f".SH NAME\n{escaped(program)} \\- {escaped(summary.rstrip('.'))}")
@@ -17,11 +17,11 @@ def main(program: str, section: str) -> None:
     print(verbatim(text))
     for command in commands(text):
         print(f".SS {escaped(program)} {escaped(command)}")
-        print(verbatim(told(program, command)))
+        print(verbatim(help_of(program, command)))
     print(".SH SEE ALSO\n/usr/share/doc/roost/docs")
 
 
-def told(program: str, *words: str) -> str:
+def help_of(program: str, *words: str) -> str:
     """Return what the program says with --help."""
     return subprocess.run(
         [str(Path(sys.prefix) / "bin" / program), *words, "--help"],

@@ -204,8 +204,8 @@ def second_seat_lines(env: HookEnv, plan: Plan, around: Surroundings) -> list[st
 
     Slurm numbers the second seats of N GPUs from N on, and says so to CUDA, which knows N devices.
     """
-    told = env.step_gpus or env.job_gpus
-    if not around.has_seats or not told or set(env.visible_gpus) != set(told):
+    given = env.step_gpus or env.job_gpus
+    if not around.has_seats or not given or set(env.visible_gpus) != set(given):
         return []
     if plan.managed and set(env.job_gpus) == set(plan.gpu_indices):
         return []
