@@ -67,7 +67,7 @@ class Heartbeat:
 
 
 def is_name(text: str) -> bool:
-    """Whether a partition, a model, an account or a QoS of that name can stand in a heartbeat."""
+    """Return whether a heartbeat can have a partition, model, account or QoS of that name."""
     return _NAME.fullmatch(text) is not None
 
 
