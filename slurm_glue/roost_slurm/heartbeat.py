@@ -122,7 +122,7 @@ def parse(text: str) -> Heartbeat:
 
 def owner_of(folder: Path, host: str) -> str:
     """Return the owner of the heartbeat in a folder of a host."""
-    return hashlib.sha256(f"{host}:{folder.resolve()}".encode()).hexdigest()[:8]
+    return hashlib.sha256(f"{host}:{os.path.realpath(folder)}".encode()).hexdigest()[:8]
 
 
 def write(path: Path, beat: Heartbeat) -> None:
