@@ -107,6 +107,7 @@ class DaemonState:
         owner_fault: why another roostd steers the cluster; empty: none does.
         held_back_count: waiting jobs that one of Slurm's own rules holds back.
         settle_until_s: engine time before which each requeued job that waits must not start.
+        unsure_nodes: the nodes of which it is not known which GPUs reservations close now.
         comments: what users state about their jobs in `--comment`, for jobs with such a comment.
         earlier_decisions: the placements that engines before the present one decided, from the
             journal.
@@ -157,6 +158,7 @@ class DaemonState:
     owner_fault: str = ""
     held_back_count: int = 0
     settle_until_s: Mapping[JobId, float] = field(default_factory=dict)
+    unsure_nodes: frozenset[NodeName] = frozenset()
     comments: dict[JobId, JobComment] = field(default_factory=dict)
     earlier_decisions: dict[JobId, Place] = field(default_factory=dict)
     earlier_waits: dict[JobId, WaitSoFar] = field(default_factory=dict)

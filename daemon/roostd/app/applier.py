@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 
 import structlog
@@ -355,9 +356,13 @@ class Applier:
         lease_s = round(self._state.config.slurm.lease_s)
         is_eligible = job_id in self._eligible
         self._lease_plan.forget(job_id)  # the lease that it gets after this pin is a short one
+        asked = self._without_unsure_gpus(job_id, placement)
         try:
             with self._late_pins.asking(job_id, placement):
-                await self._slurm.pin(job_id, placement, lease_s=lease_s, is_eligible=is_eligible)
+                if asked is not placement and job_id in self._pinned:
+                    await self._slurm.unpin(job_id, lease_s)  # a pin to nodes would keep the types
+                    is_eligible = False
+                await self._slurm.pin(job_id, asked, lease_s=lease_s, is_eligible=is_eligible)
         except SlurmError as error:
             outcome = "gone" if isinstance(error, JobNotWaiting) else "refused"
             if isinstance(error, NodeClosed):
@@ -369,6 +374,18 @@ class Applier:
         self._metrics.pin_s.observe(time.perf_counter() - began_s)
         _log.info("job_pinned", job_id=job_id, standing=outcome == "standing")
         return True
+
+    def _without_unsure_gpus(self, job_id: JobId, placement: Placement) -> Placement:
+        """Return what to ask for: nodes alone, where any of their GPUs may be reserved.
+
+        Slurm then keeps the job off these GPUs, which it does not do for exact ones.
+        """
+        if self._state.unsure_nodes.isdisjoint(placement.nodes):
+            return placement
+        if not placement.is_exact or self._state.engine.record(job_id).spec.shares_gpus:
+            return placement
+        by_node = (placement.gpu_indices,) * len(placement.nodes)
+        return replace(placement, gpu_indices=(), indices_by_node=by_node)
 
     def _refuse(self, job_id: JobId, outcome: str, why: str) -> None:
         self._metrics.pins.labels(outcome).inc()

@@ -28,10 +28,11 @@ from roostd.slurm.queue_view import (
     is_next_life,
 )
 from roostd.slurm.request import shares_of
-from roostd.slurm.reserved_gpus import ReservedGpus, job_id_of, reserved_gpus
+from roostd.slurm.reserved_gpus import Look, ReservedGpus, job_id_of, reserved_gpus
 from roostd.slurm.rules import SiteRules
 
 LEFT_BY_LIMIT = "left to Slurm, which holds it back"
+_MOST_LOOKS = 32  # the rules are read more often than that
 
 _fields_read = attrgetter(
     *(
@@ -125,6 +126,8 @@ class _Reading:
         self._forgotten_on: dict[JobId, frozenset[NodeName]] = {}
         self._requests: dict[JobId, Request | None] = {}
         self._runs: dict[JobId, RunFacts] = {}
+        self._holders: list[tuple[QueuedJob, tuple[NodeShare, ...]]] = []
+        self._looks: tuple[Look, ...] = ()
         self._reserved: Mapping[str, ReservedGpus] = {}
 
     def result(self) -> QueueView:
@@ -145,6 +148,7 @@ class _Reading:
             rules=self._rules,
             by_node=self._by_node,
             reserved=self._reserved,
+            looks=self._looks,
         )
 
     def add_running(self, job: QueuedJob) -> None:
@@ -160,6 +164,7 @@ class _Reading:
             shares = self._before.running.get(job_id, ())  # its details are missing this time
         if shares:
             self._running[job_id] = shares
+            self._holders.append((job, shares))
             self._lives[job_id] = life
             self._requests[job_id] = self._request(job, job_id, detail)
             self._runs[job_id] = self._run_facts(job)
@@ -170,8 +175,10 @@ class _Reading:
 
         That is in their windows, and before that while a waiting job would run into the window.
         """
-        rules, held = self._rules, self._running
-        found = reserved_gpus(rules.reservations, rules.nodes, held, self._before.reserved)
+        rules, before, now = self._rules, self._before, Look(self._at_epoch_s, self._holders)
+        looks = (*before.looks, now)[-_MOST_LOOKS:]
+        self._looks = looks if rules.read_epoch_s == before.rules.read_epoch_s else (now,)
+        found = reserved_gpus(rules, looks, before.reserved)
         awaited = {name for _, _, names in self._by_node.values() for name in names}
         for name, gpus in found.items():
             is_on = gpus.start_epoch_s <= self._at_epoch_s < gpus.end_epoch_s

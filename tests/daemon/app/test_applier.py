@@ -57,6 +57,20 @@ async def test_a_placed_job_starts_on_its_gpus() -> None:
     assert site.parts.emitted == []
 
 
+async def test_slurm_chooses_the_gpus_where_any_may_be_reserved() -> None:
+    site = Site()
+    job_id, place = site.submit()
+    site.parts.state.unsure_nodes = frozenset(place.placement.nodes)
+
+    site.applier.submit(place, 0)
+    await site.done()
+
+    (argv,) = site.slurm.argvs
+    assert f"ReqNodeList={place.placement.nodes[0]}" in argv
+    assert not [word for word in argv if word.startswith("Tres")]
+    assert site.slurm.state(job_id) is squeue.SlurmJobState.RUNNING
+
+
 async def test_nothing_is_asked_of_slurm_before_the_journal_has_it(tmp_path: Path) -> None:
     recorder = Recorder(Journal.open(tmp_path))
     recorder.begin_run(HEAD)
@@ -452,6 +466,21 @@ async def test_the_gpus_of_a_standing_pin_come_free_and_slurm_is_not_asked_again
     site.step(JobEnded(at_s=110.0, job_id=site.holders[0]))
     await site.done()
     assert len(site.slurm.argvs) == count
+
+
+async def test_a_pin_that_moves_to_where_any_gpu_may_be_reserved_leaves_no_types() -> None:
+    site = BusySite()
+    job_id = site.queue()
+    await site.done()
+    site.parts.state.unsure_nodes = frozenset({NODES[1]})
+    site.step(JobEnded(at_s=110.0, job_id=site.holders[1]))
+    site.slurm.end(site.holders[1])
+    await site.done()
+
+    unpin, pin = site.slurm.argvs[-2:]
+    assert {"ReqNodeList=", "StartTime=now+60"} <= set(unpin)
+    assert {"ReqNodeList=n2", "StartTime=now"} <= set(pin)
+    assert (await site.gpus(job_id)).keys() == {"n2"}
 
 
 async def test_a_job_that_is_no_longer_next_is_leased_again() -> None:
