@@ -41,7 +41,8 @@ class Applier:
         recorder: the journal.
         metrics: counts.
         emit: takes PlacementRefused and PreemptionRefused events.
-        poll: schedules polls of the queue; called after Slurm was asked to start or stop a job.
+        poll: schedules polls of the queue; called after Slurm was asked to start a job, or to do
+            anything else: None.
         poll_nodes: has the nodes read again; called where a chosen node is closed by now.
         concurrent_count: jobs that are worked on at the same time.
     """
@@ -53,7 +54,7 @@ class Applier:
         recorder: Recorder,
         metrics: Metrics,
         emit: Callable[[Event], None],
-        poll: Callable[[], None],
+        poll: Callable[[JobId | None], None],
         poll_nodes: Callable[[], None],
         concurrent_count: int,
     ) -> None:
@@ -323,16 +324,16 @@ class Applier:
             return
         is_waiting_there = action.job_id in self._eligible
         if is_waiting_there and self._pinned.get(action.job_id) == action.placement:
-            self._poll()  # Slurm starts it by itself
+            self._poll(action.job_id)  # Slurm starts it by itself
             return
         if late := self._late_pins.beside(action.job_id, action.placement):
             why = f"job {late[0]} may start on the other seat of its GPUs"
             self._refuse(action.job_id, "refused", why)
-            self._poll()
+            self._poll(action.job_id)
             return
         if await self._ask_for(action.job_id, action.placement, "pinned"):
             failpoint.reach("after_pin")
-        self._poll()
+        self._poll(action.job_id)
 
     async def _pin_standing(self, action: PinStanding, ticket: int) -> None:
         """Let a job wait in Slurm for GPUs that other jobs hold."""
@@ -342,7 +343,7 @@ class Applier:
             return
         if await self._ask_for(action.job_id, action.placement, "standing"):
             self._eligible.add(action.job_id)
-        self._poll()
+        self._poll(action.job_id)
 
     def _standing_pin(self, job_id: JobId) -> StandingPin | None:
         try:
@@ -436,7 +437,7 @@ class Applier:
         else:
             self._metrics.preemptions.labels("stopped").inc()
             _log.info("job_stopped", job_id=action.job_id, for_job=action.for_job)
-        self._poll()
+        self._poll(None)
 
     def _is_stop_wanted(self, job_id: JobId) -> bool:
         """Whether the engine still wants the job stopped: it may have dropped that plan."""
