@@ -17,6 +17,7 @@ from roost_engine.job_record import JobState, StandingPin
 from roostd.app.late_pins import LatePins
 from roostd.app.old_credentials import OldCredentials
 from roostd.app.recorder import Recorder
+from roostd.app.unstarted_pins import UnstartedPins
 from roostd.app.wait_reasons import WaitReasons
 from roostd.config.config import Mode
 from roostd.ops import failpoint
@@ -70,6 +71,7 @@ class Applier:
         self._eligible: set[JobId] = set()  # wait in Slurm by a standing pin, without a lease
         self._undecided: set[JobId] = set()  # pinned by an earlier daemon; until the first renewal
         self._late_pins = LatePins(state, self._pinned)
+        self._unstarted = UnstartedPins(state)
         self._reasons = WaitReasons(state)
         self._credentials = OldCredentials(state)
         self._released: set[JobId] = set()  # by a LetGo of the engine
@@ -133,6 +135,7 @@ class Applier:
         self._reasons.forget(job_id)
         self._pinned.pop(job_id, None)
         self._late_pins.forget(job_id)
+        self._unstarted.forget(job_id)
         self._eligible.discard(job_id)
         self._released.discard(job_id)
         self._renewed.discard(job_id)
@@ -324,6 +327,7 @@ class Applier:
             return
         is_waiting_there = action.job_id in self._eligible
         if is_waiting_there and self._pinned.get(action.job_id) == action.placement:
+            self._unstarted.note_pin(action)
             self._poll(action.job_id)  # Slurm starts it by itself
             return
         if late := self._late_pins.beside(action.job_id, action.placement):
@@ -332,6 +336,7 @@ class Applier:
             self._poll(action.job_id)
             return
         if await self._ask_for(action.job_id, action.placement, "pinned"):
+            self._unstarted.note_pin(action)
             failpoint.reach("after_pin")
         self._poll(action.job_id)
 
@@ -419,6 +424,7 @@ class Applier:
                 self._pinned.pop(job_id, None)
                 raise
             self._pinned.pop(job_id, None)
+            self._unstarted.note_unpin(job_id)
             _log.warning("job_unpinned", job_id=job_id, slurm_reason=reason)
 
     async def _preempt(self, action: Preempt, ticket: int) -> None:

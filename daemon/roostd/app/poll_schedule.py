@@ -57,7 +57,9 @@ class PollSchedule:
         is_full = len(self._submitted_s) == _BURST_COUNT
         if not is_full or self._submitted_s[0] < now_s - 1.0:
             self.add(_AFTER_SUBMIT_S, cause)
-        elif not any(due_s >= now_s + _BURST_POLL_S for due_s, of in self._polls_due if of == cause):
+        elif not any(
+            due_s >= now_s + _BURST_POLL_S for due_s, of in self._polls_due if of == cause
+        ):
             # A poll that is due sooner may come before the last of these jobs are in the queue.
             self.add((2 * _BURST_POLL_S,) if self._polls_due else _BURST_POLLS_S, cause)
 
@@ -100,7 +102,8 @@ class PollSchedule:
         """Wait for the next scheduled poll; all polls that are overdue become one."""
         while True:
             now_s = time.monotonic()
-            due_s = max(min([*(at_s for at_s, _ in self._polls_due[:1]), self._nodes_due_s]), self._not_before_s)
+            polls_due_s = [at_s for at_s, _ in self._polls_due[:1]]
+            due_s = max(min([*polls_due_s, self._nodes_due_s]), self._not_before_s)
             if due_s <= now_s:
                 break
             with contextlib.suppress(TimeoutError):

@@ -272,6 +272,7 @@ class SlurmWatch:
             handed_over=self._handed_over,
             let_go_reasons=self._state.let_go_reasons,
             priorities=self._priorities,
+            avoided=self._state.avoided_at(self._state.clock.now_s()),
             outside=nodes_outside(self._state.config.listed_nodes(), self._nodes.specs.values()),
         )
         assert self._reader is not None

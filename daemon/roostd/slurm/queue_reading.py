@@ -56,6 +56,7 @@ class SiteView:
         let_go_reasons: jobs that the engine has released, and why.
         priorities: which jobs people have moved in Slurm's queue.
         outside: by partition, the nodes that Roost does not give to its jobs.
+        avoided: by job, the nodes where Slurm has not started it in time.
     """
 
     rules: SiteRules = field(default_factory=SiteRules)
@@ -64,6 +65,7 @@ class SiteView:
     let_go_reasons: Mapping[JobId, str] = field(default_factory=dict)
     priorities: SeenPriorities = field(default_factory=SeenPriorities)
     outside: Mapping[str, frozenset[NodeName]] = field(default_factory=dict)
+    avoided: Mapping[JobId, frozenset[NodeName]] = field(default_factory=dict)
 
 
 def view(
@@ -149,6 +151,7 @@ class _Reading:
             by_node=self._by_node,
             reserved=self._reserved,
             looks=self._looks,
+            avoided=self._site.avoided,
         )
 
     def add_running(self, job: QueuedJob) -> None:
@@ -254,9 +257,9 @@ class _Reading:
         if settle_until_s is not None:
             self._settle_until[job_id] = settle_until_s
             spec = replace(spec, eligible_s=max(spec.eligible_s, settle_until_s))
-        if job_id in self._forgotten_on:
-            avoided = self._forgotten_on[job_id].union(spec.excluded_nodes)
-            spec = replace(spec, excluded_nodes=tuple(sorted(avoided)))
+        if avoided := self._avoided(job_id):
+            excluded = avoided.union(spec.excluded_nodes)
+            spec = replace(spec, excluded_nodes=tuple(sorted(excluded)))
         spec = self._with_steady_facts(spec)
         self._waiting[job_id] = self._with_precedence(spec, job)
 
@@ -280,6 +283,8 @@ class _Reading:
             self._reads[number] = _fields_read(job), detail
         before, spec = self._before, self._before.waiting.get(job_id)
         if spec is None or not self._may_reuse or job_id in before.settle_until_s:
+            return None
+        if self._site.avoided.get(job_id) != before.avoided.get(job_id):
             return None
         if job_id in before.held_back.jobs or is_pinned_comment(job.admin_comment):
             return None
@@ -364,6 +369,10 @@ class _Reading:
         nodes = before.forgotten_on.get(job_id, frozenset()).union(share.node for share in shares)
         if nodes:
             self._forgotten_on[job_id] = nodes
+
+    def _avoided(self, job_id: JobId) -> frozenset[NodeName]:
+        forgotten = self._forgotten_on.get(job_id, frozenset())
+        return forgotten | self._site.avoided.get(job_id, frozenset())
 
     def _with_precedence(self, spec: JobSpec, job: QueuedJob) -> JobSpec:
         seen = self._site.priorities

@@ -41,6 +41,7 @@ class QueueView:
         by_node: the nodes that reservations closed then, the limits on the CPUs of each node, and
             the reservations of GPUs into which it would run, by what these depend on in a job.
         reserved: the GPUs of reservations, by name. In `running` are those that are closed now.
+        avoided: by job, the nodes where Slurm has not started it in time.
         looks: what jobs held, from the last look before the last reading of the rules to now.
     """
 
@@ -60,6 +61,7 @@ class QueueView:
     by_node: Mapping[tuple[object, ...], "NodeRules"] = field(default_factory=dict)
     reserved: Mapping[str, ReservedGpus] = field(default_factory=dict)
     looks: tuple[Look, ...] = ()
+    avoided: Mapping[JobId, frozenset[NodeName]] = field(default_factory=dict)
 
     @property
     def unsure_nodes(self) -> frozenset[NodeName]:

@@ -483,6 +483,22 @@ async def test_a_pin_that_moves_to_where_any_gpu_may_be_reserved_leaves_no_types
     assert (await site.gpus(job_id)).keys() == {"n2"}
 
 
+async def test_a_pin_that_slurmctld_has_forgotten_is_made_again_once_its_gpus_are_free() -> None:
+    """Killed, slurmctld forgets what it had not saved; until then the job is leased as before."""
+    site = BusySite()
+    job_id = site.queue()
+    await site.done()
+    await site.slurm.unpin(job_id, lease_s=60)
+    site.slurm.end(site.holders[0])
+    site.step(JobEnded(at_s=110.0, job_id=site.holders[0]))
+    await site.done()
+    assert site.slurm.state(job_id) is squeue.SlurmJobState.PENDING
+    for at_s in (120.0, 125.0, 130.0):
+        site.step(Tick(at_s=at_s))
+        await site.done()
+    assert await site.gpus(job_id) == {"n1": (0, 1)}
+
+
 async def test_a_job_that_is_no_longer_next_is_leased_again() -> None:
     site = BusySite()
     first = site.queue()
