@@ -31,7 +31,7 @@ from roost_engine.domain.events import (
     PreemptionRefused,
     Tick,
 )
-from roost_engine.domain.model import JobId
+from roost_engine.domain.model import JobId, NodeName
 from roost_engine.engine import Engine, EngineConfig
 from roost_engine.job_record import JobState
 from roost_engine.plugins.plugins import Policies
@@ -188,39 +188,6 @@ async def test_a_job_of_a_crowd_whose_pin_was_taken_back_is_renewed_in_the_next_
     assert site.slurm.lease_left_s(third) == 60
     await site.applier.renew([first, second, third])
     assert site.slurm.argvs[-1] == commands.renew([third], 120)
-
-
-async def test_a_first_lease_is_made_a_full_one_once() -> None:
-    site = Site()
-    placing, _ = site.submit()
-    waiting = site.wait_in_line()
-    for _ in range(3):
-        await site.applier.renew_first([placing, waiting])
-    assert site.slurm.argvs == [commands.renew([waiting], 60)]
-    other = site.wait_in_line()
-    await site.applier.renew_first([waiting, other])
-    assert site.slurm.argvs[1:] == [commands.renew([other], 60)]
-    await site.applier.renew([waiting, other])
-    await site.applier.renew_first([waiting, other])
-    assert len(site.slurm.argvs) == 3
-
-
-async def test_a_first_lease_that_slurm_does_not_renew_is_renewed_later() -> None:
-    site = Site()
-    site.slurm.inject("renew", Fault.LOST_BEFORE)
-    waiting = site.wait_in_line()
-    await site.applier.renew_first([waiting])
-    assert not site.slurm.argvs
-    await site.applier.renew_first([waiting])
-    assert site.slurm.argvs == [commands.renew([waiting], 60)]
-
-
-async def test_a_renewal_that_fails_is_counted_and_raises_nothing() -> None:
-    site = Site()
-    site.slurm.inject("renew", Fault.LOST_BEFORE)
-    await site.applier.renew([site.wait_in_line()])
-    assert site.count("slurm_failures", operation="renew") == 1
-    assert site.count("lease_renewals") == 0
 
 
 async def test_a_job_that_is_released_starts_by_itself_and_its_lease_is_renewed_no_more() -> None:
@@ -472,7 +439,7 @@ async def test_a_pin_that_moves_to_where_any_gpu_may_be_reserved_leaves_no_types
     site = BusySite()
     job_id = site.queue()
     await site.done()
-    site.parts.state.unsure_nodes = frozenset({NODES[1]})
+    site.parts.state.unsure_nodes = frozenset({NodeName(NODES[1])})
     site.step(JobEnded(at_s=110.0, job_id=site.holders[1]))
     site.slurm.end(site.holders[1])
     await site.done()

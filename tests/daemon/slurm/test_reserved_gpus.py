@@ -1,7 +1,8 @@
 """Which GPUs reservations of GPUs hold: as measured on 24.11.5."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
 import pytest
@@ -42,7 +43,9 @@ def job(number: int, *gpus: int, **facts: Any) -> Holder:
 
 
 def found(
-    *reservations: Reservation, looks: tuple[Look, ...] = (NONE,), **before: ReservedGpus
+    *reservations: Reservation,
+    looks: Sequence[Look] = (NONE,),
+    before: Mapping[str, ReservedGpus] = MappingProxyType({}),
 ) -> dict[str, ReservedGpus]:
     return reserved_gpus(SiteRules(nodes=NODES, reservations=reservations), looks, before)
 
@@ -51,7 +54,7 @@ def made(*reservations: Reservation, beside: Holders = ()) -> dict[str, Reserved
     """Return what reservations have that were made while some jobs ran, from 100 to 102."""
     before, first, then = (Look(at_s, beside) for at_s in (100.0, 101.0, 102.0))
     seen = found(*reservations, looks=(before, first))
-    return found(*reservations, looks=(first, then), **seen)
+    return found(*reservations, looks=(first, then), before=seen)
 
 
 def chosen(gpus: dict[str, ReservedGpus]) -> dict[str, dict[str, list[int]]]:
@@ -81,22 +84,22 @@ def test_gpus_of_jobs_at_the_time_when_it_is_made_are_passed_over() -> None:
     one = reservation("r", 3, n1=6)
     first = made(one, beside=[job(1, 0, 1)])
     assert chosen(first) == {"r": {"n1": [2, 3, 4]}}
-    assert found(one, **first) == first
+    assert found(one, before=first) == first
 
 
 def test_a_later_reservation_has_what_the_earlier_ones_leave() -> None:
     first, second = reservation("r", 3, n1=6), reservation("r2", 2, n1=4)
     before = made(first, beside=[job(1, 0, 1)])
     for order in ((first, second), (second, first)):
-        seen = found(*order, looks=(Look(103.0, ()), Look(104.0, ())), **before)
-        both = found(*order, looks=(Look(104.0, ()), Look(105.0, ())), **seen)
+        seen = found(*order, looks=(Look(103.0, ()), Look(104.0, ())), before=before)
+        both = found(*order, looks=(Look(104.0, ()), Look(105.0, ())), before=seen)
         assert chosen(both) == {"r": {"n1": [2, 3, 4]}, "r2": {"n1": [0, 1]}}
 
 
-def test_a_reservation_that_has_changed_is_looked_at_anew() -> None:
+def test_a_reservation_that_has_changed_is_looked_at_again() -> None:
     first = made(reservation("r", 3, n1=6))
-    assert by_node(found(reservation("r", 2, n2=4), **first)) == {"r": {"n2": [0, 1]}}
-    moved = found(replace(reservation("r", 3, n1=6), start_epoch_s=3_000.0), **first)["r"]
+    assert by_node(found(reservation("r", 2, n2=4), before=first)) == {"r": {"n2": [0, 1]}}
+    moved = found(replace(reservation("r", 3, n1=6), start_epoch_s=3_000.0), before=first)["r"]
     assert (moved.start_epoch_s, moved.shares) == (3_000.0, first["r"].shares)
 
 
@@ -133,7 +136,7 @@ def test_until_the_queue_was_read_after_it_any_free_gpu_may_be_reserved() -> Non
     assert possible(first) == [2, 3, 4, 5, 6, 7]
     assert by_node(first) == {"r": {"n1": [2, 3, 4]}}
     assert first["r"].unsure_nodes == {"n1"}
-    assert found(ONE, looks=(now,), **first) == first, "the same look, read for a fresh engine"
+    assert found(ONE, looks=(now,), before=first) == first, "the same look, read for a fresh engine"
 
 
 @pytest.mark.parametrize(
@@ -151,12 +154,12 @@ def test_gpus_that_a_job_held_for_a_part_of_the_time_may_be_reserved_or_not(
         Look(at_s, [job(1, 0, 1)] if at_s < end_s else []) for at_s in (100.0, 101.0, 102.0)
     )
     seen = found(ONE, looks=(before, first))
-    assert possible(found(ONE, looks=(first, then), **seen)) == gpus
+    assert possible(found(ONE, looks=(first, then), before=seen)) == gpus
 
 
 def test_a_job_that_started_meanwhile_may_have_come_before_or_after_it() -> None:
     seen = found(ONE, looks=(NONE, Look(101.0, [])))
-    then = found(ONE, looks=(Look(101.0, []), Look(102.0, [job(1, 0)])), **seen)
+    then = found(ONE, looks=(Look(101.0, []), Look(102.0, [job(1, 0)])), before=seen)
     assert possible(then) == [0, 1, 2, 3]
 
 
@@ -180,28 +183,32 @@ def test_a_reservation_that_is_older_than_the_daemon_may_have_any_gpus_that_no_j
 def unsure() -> dict[str, ReservedGpus]:
     """Return a reservation of three of GPUs 0 to 4, seen at 101."""
     first = found(ONE, looks=(Look(100.0, [job(1, 0, 1)]), Look(101.0, [job(1, 0, 1)])))
-    return found(ONE, looks=(Look(101.0, ()), Look(102.0, ())), **first)
+    return found(ONE, looks=(Look(101.0, ()), Look(102.0, ())), before=first)
 
 
 def then(*holders: Holder) -> list[int]:
-    return possible(found(ONE, looks=(Look(200.0, holders),), **unsure()))
+    return possible(found(ONE, looks=(Look(200.0, holders),), before=unsure()))
 
 
 def test_jobs_of_a_reservation_show_its_gpus() -> None:
     inside = {"reservation": "r", "start_epoch_s": 150.0}
     assert then(job(2, 2, 3, 4, **inside)) == [2, 3, 4]
     assert then(job(2, 0, 1, **inside), job(3, 2, **inside)) == [0, 1, 2]
-    first = found(ONE, looks=(Look(200.0, [job(2, 3, 4, **inside)]),), **unsure())
+    first = found(ONE, looks=(Look(200.0, [job(2, 3, 4, **inside)]),), before=unsure())
     assert possible(first) == [0, 1, 2, 3, 4]
     assert by_node(first) == {"r": {"n1": [0, 3, 4]}}
-    assert possible(found(ONE, looks=(Look(300.0, [job(3, 2, **inside)]),), **first)) == [2, 3, 4]
+    assert possible(found(ONE, looks=(Look(300.0, [job(3, 2, **inside)]),), before=first)) == [
+        2,
+        3,
+        4,
+    ]
 
 
 def test_a_wrong_choice_is_mended_by_jobs_of_the_reservation() -> None:
     inside = job(2, 3, 4, 5, reservation="r", start_epoch_s=150.0)
-    assert possible(found(ONE, looks=(Look(200.0, [inside]),), **made(ONE))) == [3, 4, 5]
+    assert possible(found(ONE, looks=(Look(200.0, [inside]),), before=made(ONE))) == [3, 4, 5]
     some = job(2, 7, reservation="r", start_epoch_s=150.0)
-    assert possible(found(ONE, looks=(Look(200.0, [some]),), **made(ONE))) == [0, 1, 2, 7]
+    assert possible(found(ONE, looks=(Look(200.0, [some]),), before=made(ONE))) == [0, 1, 2, 7]
 
 
 def test_jobs_that_slurm_placed_beside_it_show_that_their_gpus_are_free() -> None:
@@ -214,4 +221,4 @@ def test_jobs_that_slurm_placed_beside_it_show_that_their_gpus_are_free() -> Non
 def test_jobs_of_a_flex_reservation_show_nothing() -> None:
     flex = replace(ONE, flags=frozenset({"FLEX"}))
     inside = job(2, 2, 3, 4, reservation="r", start_epoch_s=150.0)
-    assert possible(found(flex, looks=(Look(200.0, [inside]),), **unsure())) == [0, 1, 2, 3, 4]
+    assert possible(found(flex, looks=(Look(200.0, [inside]),), before=unsure())) == [0, 1, 2, 3, 4]
