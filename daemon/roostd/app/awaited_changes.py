@@ -52,6 +52,8 @@ class AwaitedChanges:
                 case Ended(job_id):
                     self._await(_POLLS_AFTER_CHANGE_S, (_END, job_id))
         if submitted_count:
+            if not self._schedule.awaits(_SUBMISSION):
+                self._unseen_count = 0  # Slurm refused the others, or was slow
             self._unseen_count += submitted_count
             self._schedule.add_submissions(submitted_count, _SUBMISSION)
 

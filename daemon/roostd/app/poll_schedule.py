@@ -41,6 +41,10 @@ class PollSchedule:
             heapq.heappush(self._polls_due, (now_s + delay_s, cause))
         self._wake.set()
 
+    def awaits(self, cause: Cause) -> bool:
+        """Whether polls of a cause are due."""
+        return any(of == cause for _, of in self._polls_due)
+
     def drop(self, cause: Cause) -> None:
         """Forget the polls of a cause: it was seen."""
         self._polls_due = [poll for poll in self._polls_due if poll[1] != cause]

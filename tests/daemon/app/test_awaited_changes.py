@@ -66,6 +66,13 @@ def test_each_of_several_submissions_is_polled_for(watch: Watch) -> None:
     assert watch.see(leased(1), leased(2)) == 0
 
 
+def test_a_submission_that_slurm_refused_is_forgotten_with_its_polls(watch: Watch) -> None:
+    watch.changes.note([SUBMITTED])
+    watch.schedule.drop(("submission", ""))  # all were made
+    watch.changes.note([SUBMITTED])
+    assert watch.see(leased(1)) == 0
+
+
 def test_a_task_that_leaves_its_array_is_no_submission(watch: Watch) -> None:
     watch.see(leased(1, array_number=1))
     watch.changes.note([SUBMITTED])
