@@ -1,7 +1,8 @@
 """The changes in Slurm that polls are scheduled for: polls that nothing needs any more are dropped.
 
 The spool names a change before the queue shows it, and how long that takes depends on slurmctld's
-other work. So several polls follow, and all but those before the one that shows it are needless.
+other work. So several polls follow, and those after the one that shows it are needless. Where the
+controller's hooks report no ends, polls after a pin find those of short jobs too, and all are made.
 """
 
 import time
@@ -31,6 +32,7 @@ class AwaitedChanges:
         self._schedule = schedule
         self._unseen_count = 0  # submissions
         self._newest_job = 0
+        self._has_hooks = False
         self._since_s: dict[Cause, float] = {}  # when polls were scheduled for it, monotonic
 
     def await_start(self, job_id: JobId | None) -> None:
@@ -44,6 +46,7 @@ class AwaitedChanges:
         """Poll soon for what the spool reports."""
         submitted_count = 0
         for event in events:
+            self._has_hooks |= not isinstance(event, Submitted)
             match event:
                 case Submitted():
                     submitted_count += 1
@@ -77,7 +80,8 @@ class AwaitedChanges:
         ]
         for cause in seen:
             del self._since_s[cause]
-            self._schedule.drop(cause)
+            if self._has_hooks:
+                self._schedule.drop(cause)
 
     def _await(self, delays_s: tuple[float, ...], cause: Cause) -> None:
         self._schedule.add(delays_s, cause)

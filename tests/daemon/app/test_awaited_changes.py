@@ -84,10 +84,18 @@ def test_a_task_that_leaves_its_array_is_no_submission(watch: Watch) -> None:
 def test_a_pinned_job_is_polled_for_until_it_has_started_or_is_gone(
     watch: Watch, job_id: str
 ) -> None:
+    watch.changes.note([Ended("1")])
+    assert watch.see() == 0
     for running in ([job_id], []):
         watch.changes.await_start(JobId(job_id))
         assert watch.see(waiting=[job_id]) > 0
         assert watch.see(running=running) == 0
+
+
+def test_without_hooks_polls_after_a_pin_find_the_end_of_a_short_job(watch: Watch) -> None:
+    watch.changes.await_start(JobId("7"))
+    count = watch.poll_count
+    assert watch.see(running=["7"]) == count > 0
 
 
 def test_the_line_of_a_start_has_the_number_of_a_task(watch: Watch) -> None:
