@@ -314,7 +314,7 @@ class SlurmWatch:
             precedences = {job_id: wait.precedence for job_id, wait in waits if wait.precedence}
             overtakes = {job_id: wait.overtakes for job_id, wait in waits if wait.overtakes}
             self._priorities = resumed(jobs, precedences, overtakes)
-        self._priorities = observe(self._priorities, jobs, rules.scheduling, rules.tier_of)
+        self._priorities = observe(self._priorities, jobs, rules.scheduling, rules.priority_tier_of)
 
     async def _read_beside(self, reader: JobReader, at_s: float) -> "_Look":
         """Do as `_read`, a long queue in a thread."""
@@ -350,7 +350,7 @@ class SlurmWatch:
         )
 
     def _show(self, look: "_Look") -> None:
-        """Update the daemon's state from a look."""
+        """Update the daemon's state from a poll."""
         before, self._view = self._view, look.view
         if any(gpus.looks for gpus in look.view.reserved.values()):
             self._schedule.add((0.0,))  # the next look shows what was free for a new reservation
