@@ -99,7 +99,7 @@ class FaultLog:
         )
 
 
-class Slot:
+class PolicySlot:
     """One policy that may fail.
 
     Args:
@@ -127,7 +127,7 @@ class Slot:
             return heuristic()
 
 
-class OrderSlot(Slot):
+class OrderSlot(PolicySlot):
     """Which job is offered GPUs next.
 
     Attributes:
@@ -188,7 +188,7 @@ class OrderSlot(Slot):
         return self.ask(lambda: bool(refreshed.is_outdated(ranked, now)), lambda: False)
 
 
-class GateSlot(Slot):
+class GateSlot(PolicySlot):
     """Now, or wait for a better placement."""
 
     def __init__(self, policy: GatePolicy, faults: FaultLog) -> None:
@@ -239,7 +239,7 @@ class TimesLeft(Protocol):
         """Return the seconds that this share of such jobs stays below."""
 
 
-class PredictorSlot(Slot):
+class PredictorSlot(PolicySlot):
     """What is expected of jobs."""
 
     def __init__(self, predictors: Predictors, faults: FaultLog) -> None:
