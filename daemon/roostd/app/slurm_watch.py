@@ -351,7 +351,7 @@ class SlurmWatch:
         )
 
     def _show(self, look: "_Look") -> None:
-        """Update the daemon's state from a look."""
+        """Update the daemon's state from a poll."""
         before, self._view = self._view, look.view
         self._note_hand_overs(before)
         self._operator_view.show(look.shown)

@@ -190,7 +190,7 @@ class Journal:
             raise failure(error) from error
 
     def places(self, job_ids: Iterable[JobId]) -> dict[JobId, Place]:
-        """The last placement of each of these jobs, of whatever run; jobs without one are left out.
+        """Return the last placement of each of these jobs that has one, of any run.
 
         Raises:
             JournalError: it cannot be read.
@@ -293,7 +293,7 @@ class Journal:
             raise failure(error) from error
 
     def size_bytes(self) -> int:
-        """What the file holds, without pages that are free."""
+        """Return what the file holds, without pages that are free."""
         return size_bytes(self._db)
 
     def close(self) -> None:
