@@ -352,8 +352,8 @@ class SlurmWatch:
     def _show(self, look: "_Look") -> None:
         """Update the daemon's state from a poll."""
         before, self._view = self._view, look.view
-        if any(gpus.looks for gpus in look.view.reserved.values()):
-            self._schedule.add((0.0,))  # the next look shows what was free for a new reservation
+        if any(gpus.polls for gpus in look.view.reserved.values()):
+            self._schedule.add((0.0,))  # it shows what was free for a new reservation
         self._state.unsure_nodes = look.view.unsure_nodes
         self._note_hand_overs(before)
         self._operator_view.show(look.shown)

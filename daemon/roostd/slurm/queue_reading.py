@@ -28,11 +28,11 @@ from roostd.slurm.queue_view import (
     is_next_life,
 )
 from roostd.slurm.request import shares_of
-from roostd.slurm.reserved_gpus import Look, ReservedGpus, job_id_of, reserved_gpus
+from roostd.slurm.reserved_gpus import Poll, ReservedGpus, job_id_of, reserved_gpus
 from roostd.slurm.rules import SiteRules
 
 LEFT_BY_LIMIT = "left to Slurm, which holds it back"
-_MOST_LOOKS = 32  # the rules are read more often than that
+_MOST_POLLS = 32  # the rules are read more often than that
 
 _fields_read = attrgetter(
     *(
@@ -129,7 +129,7 @@ class _Reading:
         self._requests: dict[JobId, Request | None] = {}
         self._runs: dict[JobId, RunFacts] = {}
         self._holders: list[tuple[QueuedJob, tuple[NodeShare, ...]]] = []
-        self._looks: tuple[Look, ...] = ()
+        self._polls: tuple[Poll, ...] = ()
         self._reserved: Mapping[str, ReservedGpus] = {}
 
     def result(self) -> QueueView:
@@ -150,7 +150,7 @@ class _Reading:
             rules=self._rules,
             by_node=self._by_node,
             reserved=self._reserved,
-            looks=self._looks,
+            polls=self._polls,
             avoided=self._site.avoided,
         )
 
@@ -178,10 +178,10 @@ class _Reading:
 
         That is in their windows, and before that while a waiting job would run into the window.
         """
-        rules, before, now = self._rules, self._before, Look(self._at_epoch_s, self._holders)
-        looks = (*before.looks, now)[-_MOST_LOOKS:]
-        self._looks = looks if rules.read_epoch_s == before.rules.read_epoch_s else (now,)
-        found = reserved_gpus(rules, looks, before.reserved)
+        rules, before, now = self._rules, self._before, Poll(self._at_epoch_s, self._holders)
+        polls = (*before.polls, now)[-_MOST_POLLS:]
+        self._polls = polls if rules.read_epoch_s == before.rules.read_epoch_s else (now,)
+        found = reserved_gpus(rules, polls, before.reserved)
         awaited = {name for _, _, names in self._by_node.values() for name in names}
         for name, gpus in found.items():
             is_on = gpus.start_epoch_s <= self._at_epoch_s < gpus.end_epoch_s

@@ -7,7 +7,7 @@ from typing import TypeAlias
 from roost_engine.domain.model import JobId, JobSpec, NodeName, NodeShare
 from roost_slurm.scontrol import JobDetail
 from roostd.slurm.held_back import HeldBackJobs
-from roostd.slurm.reserved_gpus import Look, ReservedGpus, job_id_of
+from roostd.slurm.reserved_gpus import Poll, ReservedGpus, job_id_of
 from roostd.slurm.rules import SiteRules
 
 Life: TypeAlias = tuple[int, float, int]  # record number, submission, restarts
@@ -42,7 +42,7 @@ class QueueView:
             the reservations of GPUs into which it would run, by what these depend on in a job.
         reserved: the GPUs of reservations, by name. In `running` are those that are closed now.
         avoided: by job, the nodes where Slurm has not started it in time.
-        looks: what jobs held, from the last look before the last reading of the rules to now.
+        polls: what jobs held, from the last poll before the last reading of the rules to now.
     """
 
     waiting: Mapping[JobId, JobSpec] = field(default_factory=dict)
@@ -60,7 +60,7 @@ class QueueView:
     rules: SiteRules = field(default_factory=SiteRules)
     by_node: Mapping[tuple[object, ...], "NodeRules"] = field(default_factory=dict)
     reserved: Mapping[str, ReservedGpus] = field(default_factory=dict)
-    looks: tuple[Look, ...] = ()
+    polls: tuple[Poll, ...] = ()
     avoided: Mapping[JobId, frozenset[NodeName]] = field(default_factory=dict)
 
     @property

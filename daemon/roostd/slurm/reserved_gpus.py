@@ -6,7 +6,7 @@ the jobs of the reservation wait for it. scontrol prints how many GPUs a reserva
 which. On 24.11.5 these are the lowest indices of each node that neither a job nor another
 reservation has when the reservation is made, as many as its part of the cores.
 
-When it was made is not shown either: after the last look without it. A GPU that a job held for a
+When it was made is not shown either: after the last poll without it. A GPU that a job held for a
 part of the time since may have been free or not. So each node has the GPUs that may be reserved,
 of which the lowest stand for the reserved ones. Where these are more, Roost pins jobs to the node
 alone and Slurm chooses the GPUs, until jobs show which GPUs are reserved: those of the reservation
@@ -30,8 +30,8 @@ _Gpus: TypeAlias = Mapping[NodeName, frozenset[int]]
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
-    """The jobs that held GPUs at one look at the queue.
+class Poll:
+    """The jobs that held GPUs at one poll at the queue.
 
     Attributes:
         at_epoch_s: when Slurm was asked.
@@ -54,8 +54,8 @@ class ReservedGpus:
         proven: those of these on which jobs of it have run.
         since_epoch_s: jobs that started later than that show which GPUs it has; -inf: it is older
             than what is known of the queue.
-        looks: from the last one before it was made to the first one that showed it; () once the
-            look after that has come, as the queue is read before the reservations.
+        polls: from the last one before it was made to the first one that showed it; () once the
+            poll after that has come, as the queue is read before the reservations.
     """
 
     start_epoch_s: float
@@ -65,7 +65,7 @@ class ReservedGpus:
     possible: _Gpus
     proven: _Gpus
     since_epoch_s: float
-    looks: tuple[Look, ...] = ()
+    polls: tuple[Poll, ...] = ()
 
     @property
     def shares(self) -> tuple[NodeShare, ...]:
@@ -91,7 +91,7 @@ class ReservedGpus:
 
 
 def reserved_gpus(
-    rules: SiteRules, looks: Sequence[Look], before: Mapping[str, ReservedGpus]
+    rules: SiteRules, polls: Sequence[Poll], before: Mapping[str, ReservedGpus]
 ) -> dict[str, ReservedGpus]:
     """Return the GPUs of each reservation that has some GPUs of its nodes, by its name.
 
@@ -100,7 +100,7 @@ def reserved_gpus(
 
     Args:
         rules: with the reservations in the order in which they were made.
-        looks: from the last one before the reading of the reservations before this one to now.
+        polls: from the last one before the reading of the reservations before this one to now.
             Where now is the only one, reservations may be of any age.
         before: what this function returned the last time.
     """
@@ -109,9 +109,9 @@ def reserved_gpus(
         if not one.gpu_count or not one.cores or _has_all_cores(one, rules.nodes):
             continue
         others = [*found.values(), *(before[name] for name in before if name != one.name)]
-        gpus = _chosen(one, rules.nodes, looks, before.get(one.name), others)
-        if not gpus.looks:
-            gpus = _narrowed(gpus, one, rules, looks[-1])
+        gpus = _chosen(one, rules.nodes, polls, before.get(one.name), others)
+        if not gpus.polls:
+            gpus = _narrowed(gpus, one, rules, polls[-1])
         start_s, end_s = one.start_epoch_s, one.end_epoch_s
         found[one.name] = replace(gpus, start_epoch_s=start_s, end_epoch_s=end_s)
     return found
@@ -141,19 +141,19 @@ def _counts(one: Reservation, nodes: Mapping[NodeName, NodeSpec]) -> dict[NodeNa
 def _chosen(
     one: Reservation,
     nodes: Mapping[NodeName, NodeSpec],
-    looks: Sequence[Look],
+    polls: Sequence[Poll],
     known: ReservedGpus | None,
     others: Iterable[ReservedGpus],
 ) -> ReservedGpus:
     """Return the GPUs that Slurm may have chosen for a reservation."""
-    now, is_new, since_epoch_s = looks[-1], False, -inf
+    now, is_new, since_epoch_s = polls[-1], False, -inf
     if known is not None and known.is_of(one):
-        if not known.looks or known.looks[-1].at_epoch_s == now.at_epoch_s:
+        if not known.polls or known.polls[-1].at_epoch_s == now.at_epoch_s:
             return known
-        looks, since_epoch_s = (*known.looks, now), known.since_epoch_s
-    elif len(looks) > 1:
+        polls, since_epoch_s = (*known.polls, now), known.since_epoch_s
+    elif len(polls) > 1:
         is_new, since_epoch_s = True, now.at_epoch_s
-    always, ever = _held(one, looks, others)
+    always, ever = _held(one, polls, others)
     counts, possible = _counts(one, nodes), dict[NodeName, frozenset[int]]()
     for name, count in counts.items():
         every = frozenset(range(nodes[name].gpu_count))
@@ -170,21 +170,21 @@ def _chosen(
         possible=possible,
         proven=dict.fromkeys(counts, frozenset()),
         since_epoch_s=since_epoch_s,
-        looks=tuple(looks) if is_new else (),
+        polls=tuple(polls) if is_new else (),
     )
 
 
 def _held(
-    one: Reservation, looks: Iterable[Look], others: Iterable[ReservedGpus]
+    one: Reservation, polls: Iterable[Poll], others: Iterable[ReservedGpus]
 ) -> tuple[dict[NodeName, set[int]], dict[NodeName, set[int]]]:
     """Return, by node, the GPUs that one holder has had all the time, and those held at any time.
 
     The GPUs of a job that completes may be free for Slurm already.
     """
     steady, ever = list[set[_Hold]](), set[_Hold]()
-    for look in looks:
+    for poll in polls:
         steady.append(set())
-        for job, shares in look.holders:
+        for job, shares in poll.holders:
             if job.reservation != one.name:
                 holds = set(_holds(job.number, shares))
                 ever |= holds
@@ -227,11 +227,11 @@ def _lowest(count: int, every: frozenset[int], always: set[int], ever: set[int])
     return frozenset(found.union(sorted(always)[:missing_count]))
 
 
-def _narrowed(gpus: ReservedGpus, one: Reservation, rules: SiteRules, look: Look) -> ReservedGpus:
+def _narrowed(gpus: ReservedGpus, one: Reservation, rules: SiteRules, poll: Poll) -> ReservedGpus:
     """Return what is left of the GPUs that a reservation may have by what jobs show now."""
     inside = [
         shares
-        for job, shares in look.holders
+        for job, shares in poll.holders
         if job.reservation == one.name
         and _FLEX not in one.flags
         and _shows(job, gpus.since_epoch_s)
@@ -241,7 +241,7 @@ def _narrowed(gpus: ReservedGpus, one: Reservation, rules: SiteRules, look: Look
     possible = {name: gpus.possible[name] | proven[name] for name in proven}
     unsure = replace(gpus, possible=possible).unsure_nodes
     if unsure:
-        beside = _beside(one, rules, look, gpus.since_epoch_s, unsure)
+        beside = _beside(one, rules, poll, gpus.since_epoch_s, unsure)
         for name in unsure:
             is_complete = len(proven[name]) >= gpus.counts[name]
             left = possible[name] - beside[name]
@@ -252,7 +252,7 @@ def _narrowed(gpus: ReservedGpus, one: Reservation, rules: SiteRules, look: Look
 def _beside(
     one: Reservation,
     rules: SiteRules,
-    look: Look,
+    poll: Poll,
     since_epoch_s: float,
     nodes: frozenset[NodeName],
 ) -> dict[NodeName, set[int]]:
@@ -262,10 +262,10 @@ def _beside(
     """
     kept_off = [
         shares
-        for job, shares in look.holders
+        for job, shares in poll.holders
         if any(share.node in nodes for share in shares)
         and (since_epoch_s == -inf or _shows(job, since_epoch_s))
-        and one.name in rules.reserving(job, look.at_epoch_s)
+        and one.name in rules.reserving(job, poll.at_epoch_s)
     ]
     return _by_node((hold for shares in kept_off for hold in _holds(0, shares)), one)
 

@@ -11,12 +11,12 @@ from roost_engine.domain.model import NodeName, NodeShare
 from roost_engine.testing.builders import node
 from roost_slurm.reservations import Reservation
 from roost_slurm.squeue import QueuedJob, SlurmJobState
-from roostd.slurm.reserved_gpus import Look, ReservedGpus, reserved_gpus
+from roostd.slurm.reserved_gpus import Poll, ReservedGpus, reserved_gpus
 from roostd.slurm.rules import SiteRules
 
 START_S, END_S = 2_000.0, 9_000.0
 NODES = {spec.name: spec for spec in (node("n1", cpu_count=32), node("n2", cpu_count=32))}
-NONE = Look(100.0, ())
+NONE = Poll(100.0, ())
 PINNED = (("TresPerNode", "gres:gpu:g0:1"),)
 Holder: TypeAlias = tuple[QueuedJob, tuple[NodeShare, ...]]
 Holders: TypeAlias = Sequence[Holder]
@@ -44,17 +44,17 @@ def job(number: int, *gpus: int, **facts: Any) -> Holder:
 
 def found(
     *reservations: Reservation,
-    looks: Sequence[Look] = (NONE,),
+    polls: Sequence[Poll] = (NONE,),
     before: Mapping[str, ReservedGpus] = MappingProxyType({}),
 ) -> dict[str, ReservedGpus]:
-    return reserved_gpus(SiteRules(nodes=NODES, reservations=reservations), looks, before)
+    return reserved_gpus(SiteRules(nodes=NODES, reservations=reservations), polls, before)
 
 
 def made(*reservations: Reservation, beside: Holders = ()) -> dict[str, ReservedGpus]:
     """Return what reservations have that were made while some jobs ran, from 100 to 102."""
-    before, first, then = (Look(at_s, beside) for at_s in (100.0, 101.0, 102.0))
-    seen = found(*reservations, looks=(before, first))
-    return found(*reservations, looks=(first, then), before=seen)
+    before, first, then = (Poll(at_s, beside) for at_s in (100.0, 101.0, 102.0))
+    seen = found(*reservations, polls=(before, first))
+    return found(*reservations, polls=(first, then), before=seen)
 
 
 def chosen(gpus: dict[str, ReservedGpus]) -> dict[str, dict[str, list[int]]]:
@@ -91,8 +91,8 @@ def test_a_later_reservation_has_what_the_earlier_ones_leave() -> None:
     first, second = reservation("r", 3, n1=6), reservation("r2", 2, n1=4)
     before = made(first, beside=[job(1, 0, 1)])
     for order in ((first, second), (second, first)):
-        seen = found(*order, looks=(Look(103.0, ()), Look(104.0, ())), before=before)
-        both = found(*order, looks=(Look(104.0, ()), Look(105.0, ())), before=seen)
+        seen = found(*order, polls=(Poll(103.0, ()), Poll(104.0, ())), before=before)
+        both = found(*order, polls=(Poll(104.0, ()), Poll(105.0, ())), before=seen)
         assert chosen(both) == {"r": {"n1": [2, 3, 4]}, "r2": {"n1": [0, 1]}}
 
 
@@ -131,18 +131,18 @@ def possible(gpus: dict[str, ReservedGpus]) -> list[int]:
 
 
 def test_until_the_queue_was_read_after_it_any_free_gpu_may_be_reserved() -> None:
-    now = Look(101.0, [job(1, 0, 1)])
-    first = found(ONE, looks=(Look(100.0, [job(1, 0, 1)]), now))
+    now = Poll(101.0, [job(1, 0, 1)])
+    first = found(ONE, polls=(Poll(100.0, [job(1, 0, 1)]), now))
     assert possible(first) == [2, 3, 4, 5, 6, 7]
     assert by_node(first) == {"r": {"n1": [2, 3, 4]}}
     assert first["r"].unsure_nodes == {"n1"}
-    assert found(ONE, looks=(now,), before=first) == first, "the same look, read for a fresh engine"
+    assert found(ONE, polls=(now,), before=first) == first, "the same poll, read for a fresh engine"
 
 
 @pytest.mark.parametrize(
     ("end_s", "gpus"),
     [
-        pytest.param(103.0, [2, 3, 4], id="it was there until the last look"),
+        pytest.param(103.0, [2, 3, 4], id="it was there until the last poll"),
         pytest.param(102.0, [0, 1, 2, 3, 4], id="it ended after the reservation was seen"),
         pytest.param(101.0, [0, 1, 2, 3, 4], id="it ended before that"),
     ],
@@ -151,15 +151,15 @@ def test_gpus_that_a_job_held_for_a_part_of_the_time_may_be_reserved_or_not(
     end_s: float, gpus: list[int]
 ) -> None:
     before, first, then = (
-        Look(at_s, [job(1, 0, 1)] if at_s < end_s else []) for at_s in (100.0, 101.0, 102.0)
+        Poll(at_s, [job(1, 0, 1)] if at_s < end_s else []) for at_s in (100.0, 101.0, 102.0)
     )
-    seen = found(ONE, looks=(before, first))
-    assert possible(found(ONE, looks=(first, then), before=seen)) == gpus
+    seen = found(ONE, polls=(before, first))
+    assert possible(found(ONE, polls=(first, then), before=seen)) == gpus
 
 
 def test_a_job_that_started_meanwhile_may_have_come_before_or_after_it() -> None:
-    seen = found(ONE, looks=(NONE, Look(101.0, [])))
-    then = found(ONE, looks=(Look(101.0, []), Look(102.0, [job(1, 0)])), before=seen)
+    seen = found(ONE, polls=(NONE, Poll(101.0, [])))
+    then = found(ONE, polls=(Poll(101.0, []), Poll(102.0, [job(1, 0)])), before=seen)
     assert possible(then) == [0, 1, 2, 3]
 
 
@@ -172,7 +172,7 @@ def test_a_reservation_that_is_older_than_the_daemon_may_have_any_gpus_that_no_j
         job(1, 0, time_limit_s=60.0),  # may be on reserved GPUs: it ends before the window
         job(2, 1, 2, tres=PINNED),
     ]
-    older = found(ONE, looks=(Look(100.0, jobs),))
+    older = found(ONE, polls=(Poll(100.0, jobs),))
     assert possible(older) == [0, 3, 4, 5, 6, 7]
     assert older["r"].unsure_nodes == {"n1"}
 
@@ -182,22 +182,22 @@ def test_a_reservation_that_is_older_than_the_daemon_may_have_any_gpus_that_no_j
 
 def unsure() -> dict[str, ReservedGpus]:
     """Return a reservation of three of GPUs 0 to 4, seen at 101."""
-    first = found(ONE, looks=(Look(100.0, [job(1, 0, 1)]), Look(101.0, [job(1, 0, 1)])))
-    return found(ONE, looks=(Look(101.0, ()), Look(102.0, ())), before=first)
+    first = found(ONE, polls=(Poll(100.0, [job(1, 0, 1)]), Poll(101.0, [job(1, 0, 1)])))
+    return found(ONE, polls=(Poll(101.0, ()), Poll(102.0, ())), before=first)
 
 
 def then(*holders: Holder) -> list[int]:
-    return possible(found(ONE, looks=(Look(200.0, holders),), before=unsure()))
+    return possible(found(ONE, polls=(Poll(200.0, holders),), before=unsure()))
 
 
 def test_jobs_of_a_reservation_show_its_gpus() -> None:
     inside = {"reservation": "r", "start_epoch_s": 150.0}
     assert then(job(2, 2, 3, 4, **inside)) == [2, 3, 4]
     assert then(job(2, 0, 1, **inside), job(3, 2, **inside)) == [0, 1, 2]
-    first = found(ONE, looks=(Look(200.0, [job(2, 3, 4, **inside)]),), before=unsure())
+    first = found(ONE, polls=(Poll(200.0, [job(2, 3, 4, **inside)]),), before=unsure())
     assert possible(first) == [0, 1, 2, 3, 4]
     assert by_node(first) == {"r": {"n1": [0, 3, 4]}}
-    assert possible(found(ONE, looks=(Look(300.0, [job(3, 2, **inside)]),), before=first)) == [
+    assert possible(found(ONE, polls=(Poll(300.0, [job(3, 2, **inside)]),), before=first)) == [
         2,
         3,
         4,
@@ -206,9 +206,9 @@ def test_jobs_of_a_reservation_show_its_gpus() -> None:
 
 def test_a_wrong_choice_is_mended_by_jobs_of_the_reservation() -> None:
     inside = job(2, 3, 4, 5, reservation="r", start_epoch_s=150.0)
-    assert possible(found(ONE, looks=(Look(200.0, [inside]),), before=made(ONE))) == [3, 4, 5]
+    assert possible(found(ONE, polls=(Poll(200.0, [inside]),), before=made(ONE))) == [3, 4, 5]
     some = job(2, 7, reservation="r", start_epoch_s=150.0)
-    assert possible(found(ONE, looks=(Look(200.0, [some]),), before=made(ONE))) == [0, 1, 2, 7]
+    assert possible(found(ONE, polls=(Poll(200.0, [some]),), before=made(ONE))) == [0, 1, 2, 7]
 
 
 def test_jobs_that_slurm_placed_beside_it_show_that_their_gpus_are_free() -> None:
@@ -221,4 +221,4 @@ def test_jobs_that_slurm_placed_beside_it_show_that_their_gpus_are_free() -> Non
 def test_jobs_of_a_flex_reservation_show_nothing() -> None:
     flex = replace(ONE, flags=frozenset({"FLEX"}))
     inside = job(2, 2, 3, 4, reservation="r", start_epoch_s=150.0)
-    assert possible(found(flex, looks=(Look(200.0, [inside]),), before=unsure())) == [0, 1, 2, 3, 4]
+    assert possible(found(flex, polls=(Poll(200.0, [inside]),), before=unsure())) == [0, 1, 2, 3, 4]
