@@ -24,6 +24,7 @@ from roostd.rpc.limits import (
     RateLimit,
 )
 from roostd.rpc.peers import Peers, host_of
+from roostd.rpc.read_pace import ReadPace, Turns
 from roostd.telemetry.board import NodeReport, ProbeBoard
 from roostd.telemetry.claim import Claim
 from roostd.telemetry.probe_messages import ProbeHello, check_sample, read_hello
@@ -69,7 +70,7 @@ class TelemetryService(pb_grpc.TelemetryServicer):
         self._board, self._metrics, self._version = board, metrics, version
         self._sample_interval_s, self._max_stream_count = sample_interval_s, max_stream_count
         self._peers, self._revocations = Peers(), revocations
-        self._stream_count = 0
+        self._turns, self._stream_count = Turns(), 0
 
     async def Stream(  # type: ignore[override]  # a coroutine may write its replies itself
         self, request_iterator: AsyncIterator[pb.ProbeMessage], context: Context
@@ -106,12 +107,14 @@ class TelemetryService(pb_grpc.TelemetryServicer):
     async def _serve(self, stream: _Stream) -> None:
         """Answer messages until the probe closes the stream, or says nothing for long."""
         context, patience_s = stream.context, FIRST_MESSAGE_S
+        pace = ReadPace(self._turns, context, self._sample_interval_s())
         try:
             async with asyncio.timeout(patience_s) as patience:
-                while (message := await context.read()) is not grpc.aio.EOF:
+                while (message := await pace.read()) is not grpc.aio.EOF:
                     reply = await self._handle(message, stream)
                     if reply is not None:
                         await context.write(reply)
+                        pace.hurry()
                     if stream.report is not None:
                         patience_s = SILENT_STREAM_S
                     _extend(patience, patience_s)
