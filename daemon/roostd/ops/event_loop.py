@@ -9,8 +9,12 @@ bytes wait, gRPC's thread stands still. Here the other bytes are read with the f
 import asyncio
 import socket
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVarTuple
 
+if TYPE_CHECKING:
+    from _typeshed import HasFileno
+
+_Arguments = TypeVarTuple("_Arguments")
 _READER = "_handle_events"
 _MOST = 4_096
 
@@ -18,7 +22,9 @@ _MOST = 4_096
 class EventLoop(asyncio.SelectorEventLoop):
     """See the module."""
 
-    def add_reader(self, fd: Any, callback: Callable[..., Any], *args: Any) -> None:
+    def add_reader(
+        self, fd: "int | HasFileno", callback: Callable[[*_Arguments], Any], *args: *_Arguments
+    ) -> None:
         """See asyncio.AbstractEventLoop."""
         reader = getattr(callback, "func", callback)  # gRPC gives a functools.partial
         if isinstance(fd, socket.socket) and getattr(reader, "__name__", "") == _READER:
@@ -27,7 +33,9 @@ class EventLoop(asyncio.SelectorEventLoop):
             super().add_reader(fd, callback, *args)
 
 
-def _read_all_but_one(wakes: socket.socket, callback: Callable[..., Any], *args: Any) -> None:
+def _read_all_but_one(
+    wakes: socket.socket, callback: Callable[[*_Arguments], Any], *args: *_Arguments
+) -> None:
     """Leave the byte that the reader itself takes; gRPC queues a message before its byte."""
     waiting = len(wakes.recv(_MOST, socket.MSG_PEEK))
     if waiting > 1:

@@ -1,7 +1,7 @@
 import asyncio
 import socket
 
-from grpc._cython import cygrpc
+from grpc._cython import cygrpc  # type: ignore[attr-defined]
 
 from roostd.ops.event_loop import EventLoop
 
