@@ -46,7 +46,6 @@ from roostd.config.pair_file import read_shared_pairs
 from roostd.config.reload import check_unchanged
 from roostd.ops.clock import MonotonicClock
 from roostd.ops.collector import Collector
-from roostd.ops.event_loop import EventLoop
 from roostd.ops.files import raise_file_limit
 from roostd.ops.folders import SPOOL_FOLDER, locked, make_folders
 from roostd.ops.heartbeat import HeartbeatWriter, owner_of
@@ -89,8 +88,7 @@ def serve(config: Config, reload: Callable[[], Config]) -> None:
         RoostError: the daemon could not start, or one of its tasks failed.
     """
     raise_file_limit()
-    with asyncio.Runner(loop_factory=EventLoop) as runner:
-        runner.run(Daemon(config, reload).run())
+    asyncio.run(Daemon(config, reload).run())
 
 
 class Daemon:

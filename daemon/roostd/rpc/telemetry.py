@@ -70,13 +70,13 @@ class TelemetryService(pb_grpc.TelemetryServicer):
         self._board, self._metrics, self._version = board, metrics, version
         self._sample_interval_s, self._max_stream_count = sample_interval_s, max_stream_count
         self._peers, self._revocations = Peers(), revocations
-        self._turns, self._stream_count = Turns(), 0
+        self._turns = Turns()
 
     async def Stream(  # type: ignore[override]  # a coroutine may write its replies itself
         self, request_iterator: AsyncIterator[pb.ProbeMessage], context: Context
     ) -> None:
         """See telemetry.proto."""
-        if self._stream_count >= self._max_stream_count:
+        if self._turns.stream_count >= self._max_stream_count:
             await context.abort(
                 grpc.StatusCode.RESOURCE_EXHAUSTED,
                 f"{self._max_stream_count} probes are connected; raise listen.max_node_count",
@@ -90,13 +90,13 @@ class TelemetryService(pb_grpc.TelemetryServicer):
                 grpc.StatusCode.RESOURCE_EXHAUSTED,
                 f"{MOST_SILENT_STREAMS} streams of this host have not said Hello; try again",
             )
-        self._stream_count += 1
-        self._metrics.streams.set(self._stream_count)
+        self._turns.stream_count += 1
+        self._metrics.streams.set(self._turns.stream_count)
         try:
             await self._serve(stream)
         finally:
-            self._stream_count -= 1
-            self._metrics.streams.set(self._stream_count)
+            self._turns.stream_count -= 1
+            self._metrics.streams.set(self._turns.stream_count)
             if stream.report is None:
                 self._peers.end_silence(stream.host)
             else:

@@ -1,7 +1,7 @@
 import asyncio
 from typing import Any
 
-from roostd.rpc.read_pace import MARGIN_S, ReadPace, Turns
+from roostd.rpc.read_pace import MARGIN_S, MOST_PACED, ReadPace, Turns
 
 INTERVAL_S = 0.1
 
@@ -70,6 +70,19 @@ async def test_after_an_answer_messages_are_read_as_they_come() -> None:
     await read_late(pace, stream)
     pace.hurry()
     stream.send("hello again")
+
+    before_s = asyncio.get_running_loop().time()
+    await pace.read()
+
+    assert stream.asked_s[-1] - before_s < INTERVAL_S / 2
+
+
+async def test_messages_of_a_crowd_are_read_as_they_come() -> None:
+    turns = Turns()
+    turns.stream_count = MOST_PACED + 1
+    pace, stream = paced(turns)
+    await read_late(pace, stream)
+    stream.send("next")
 
     before_s = asyncio.get_running_loop().time()
     await pace.read()
