@@ -30,7 +30,7 @@ class WaitReasons:
         self._announced.pop(job_id, None)
 
     def take(self) -> dict[JobId, str]:
-        """Return the reasons to announce now, and collect anew."""
+        """Return the reasons to announce now, and begin to collect the next ones."""
         due, self._unannounced = self._unannounced, {}
         return self._overtaken() | due
 
@@ -43,10 +43,10 @@ class WaitReasons:
         blocked = self._state.unmanaged
         return {
             job_id: _plain(blocked[job_id].reason)
-            for job_id, told in self._announced.items()
+            for job_id, announced in self._announced.items()
             if job_id in blocked
             and blocked[job_id].is_blocked
-            and told != _plain(blocked[job_id].reason)
+            and announced != _plain(blocked[job_id].reason)
         }
 
     def _stated(self, action: Wait) -> str:

@@ -33,7 +33,7 @@ class LiveAnswers:
 
     def __init__(self, state: DaemonState, loop: asyncio.AbstractEventLoop) -> None:
         self._state, self._loop = state, loop
-        self._reading = threading.Lock()  # one document at a time, whoever asks
+        self._reading = threading.Lock()  # one document at a time, for all that ask
         self._text, self._read_s = "", float("-inf")
         self._report = LastReport(state.config.paths.state_dir)
 
@@ -96,5 +96,6 @@ def serve_page(state: DaemonState, address: str) -> MetricsServer:
     app = PageApp(LiveAnswers(state, asyncio.get_running_loop()))
     try:
         return serve_wsgi(app, address, "page")
-    except OSError as error:
-        raise ConfigError([f"page.listen: {address}: {error.strerror}"]) from error
+    except (OSError, UnicodeError) as error:  # a label of a name that is too long
+        why = getattr(error, "strerror", None) or error
+        raise ConfigError([f"page.listen: {address}: {why}"]) from error

@@ -9,6 +9,7 @@ connection, which gRPC gives as the caller's name, carries the user id.
 import asyncio
 import contextlib
 import os
+import pwd
 import re
 import secrets
 import socket
@@ -20,7 +21,7 @@ from pathlib import Path
 import structlog
 
 from roost_engine.domain.errors import ConfigError
-from roostd.rpc.auth import clear_socket
+from roostd.rpc.auth import clear_socket, remove_socket
 from roostd.rpc.limits import (
     MOST_CONNECTIONS,
     MOST_CONNECTIONS_PER_USER,
@@ -55,6 +56,18 @@ def caller_of(peer: str) -> Caller | None:
     """Return the caller that gRPC's name of a connection carries; None: it came another way."""
     match = _NAME.fullmatch(peer)
     return Caller(int(match[2]), int(match[3])) if match else None
+
+
+def facts_of_caller(peer: str) -> dict[str, object]:
+    """Return the caller's user and process for the audit log; {}: it came another way."""
+    caller = caller_of(peer)
+    if caller is None:
+        return {}
+    try:
+        user = pwd.getpwuid(caller.uid).pw_name
+    except KeyError:
+        user = None
+    return {"uid": caller.uid, "user": user, "pid": caller.pid}
 
 
 class SocketFront:
@@ -121,14 +134,15 @@ class SocketFront:
         for task in self._connections:
             task.cancel()
         await asyncio.gather(*self._connections, return_exceptions=True)
-        for path in (self._path, self.inner_path):
-            path.unlink(missing_ok=True)
+        if self._server is not None:
+            remove_socket(self._path)
+        remove_socket(self.inner_path)
         with contextlib.suppress(OSError):
             self._folder.rmdir()
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         caller = _caller(writer.get_extra_info("socket"))
-        if not self._has_room(caller.uid):
+        if not self._has_capacity(caller.uid):
             _log.warning("connection_refused", socket=self._path.name, uid=caller.uid)
             writer.close()
             return
@@ -136,7 +150,7 @@ class SocketFront:
         self._connections[task] = caller.uid
         task.add_done_callback(self._connections.pop)
 
-    def _has_room(self, uid: int) -> bool:
+    def _has_capacity(self, uid: int) -> bool:
         """Whether one more connection of a user is admitted: no user may use up all of them."""
         if uid in (0, os.geteuid()):
             return len(self._connections) < MOST_CONNECTIONS + SPARE_CONNECTIONS_OF_ROOT
@@ -156,7 +170,7 @@ class SocketFront:
     async def _join(
         self, caller: Caller, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
-        token = secrets.token_hex(8)  # so that nobody can take the name before
+        token = secrets.token_hex(8)  # so that no other process can take the name first
         self._groups[token] = _groups(writer.get_extra_info("socket"))
         try:
             inner_reader, inner_writer = await self._open(caller, token)

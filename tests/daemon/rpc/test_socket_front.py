@@ -16,13 +16,13 @@ from tests.daemon.rpc.served import Served
 from roost_engine.domain.errors import ConfigError
 from roost_engine.engine import Engine, EngineConfig
 from roost_engine.gate.delay import DelayConfig, DelayGate
-from roost_engine.plugins.plugins import delay_policies
+from roost_engine.testing.builders import delay_policies
 from roost_proto.v1 import operator_pb2 as pb
 from roost_proto.v1 import operator_pb2_grpc as pb_grpc
 from roostd.config.config import Config
 from roostd.ops import audit
 from roostd.rpc.limits import MOST_CONNECTIONS, SPARE_CONNECTIONS_OF_ROOT
-from roostd.rpc.socket_front import Caller, SocketFront, caller_of
+from roostd.rpc.socket_front import Caller, SocketFront, caller_of, facts_of_caller
 
 NOBODY = 65_534
 PIN_AS_ANOTHER_USER = """
@@ -64,7 +64,7 @@ async def test_the_kernels_user_is_on_record_beside_the_claimed_name(
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
-async def test_a_user_who_claims_to_be_root_is_on_record_as_himself(
+async def test_a_user_who_claims_to_be_root_is_on_record_by_name(
     served: Served, tmp_path: Path
 ) -> None:
     path = with_timers(served, tmp_path)
@@ -99,6 +99,7 @@ async def test_only_the_daemons_user_reaches_grpcs_own_socket(served: Served) ->
 )
 def test_a_name_that_the_front_did_not_give_is_no_caller(peer: str, caller: Caller | None) -> None:
     assert caller_of(peer) == caller
+    assert facts_of_caller(peer).get("uid") == (caller.uid if caller else None)
 
 
 async def test_connections_beyond_the_most_are_closed_and_the_others_served(

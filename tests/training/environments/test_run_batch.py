@@ -6,7 +6,7 @@ from tests.training.environments.small_episodes import episodes
 from roost_train.environments.run_batch import ChoiceBatch, RunBatch
 
 
-def test_a_batch_goes_on_with_the_next_seed_of_each_simulation() -> None:
+def test_a_batch_continues_with_the_next_seed_of_each_simulation() -> None:
     batch = RunBatch(episodes(job_count=12), seeds=(0, 1))
     ends = 0
     for _ in range(80):
