@@ -4,10 +4,6 @@ A scan of 20,000 jobs and their records takes a quarter of a second, in which th
 nothing else. So the collector rests while an engine is being given the cluster's jobs; what is
 there afterwards is taken out of its scans ("frozen"). What is frozen is freed by its last reference
 alone, not as part of a cycle, so all is put back when the next engine replaces the one in service.
-
-A scan of new objects costs as much as there are of them. Each probe's stream makes twenty a second,
-which are gone a second later without it: with 10,000 streams a scan took 70 to 140 ms, twice a
-second. So more must be left over before one begins.
 """
 
 import gc
@@ -16,9 +12,6 @@ from typing import Any, Self
 
 POLLS = 5  # upkeeps in which an engine is being given the jobs
 LONG_S = 0.02
-# New objects, less those freed, that begin a scan; scans after which older ones are scanned too.
-# Python's defaults are 700, 10 and 10.
-THRESHOLDS = (20_000, 5, 5)
 
 
 class Collector:
@@ -27,19 +20,16 @@ class Collector:
     def __init__(self) -> None:
         self._polls_left = 0
         self._began_s = 0.0
-        self._thresholds = gc.get_threshold()
 
     def __enter__(self) -> Self:
         """Take charge of the collector, before the first engine."""
         gc.callbacks.append(self._note)
-        gc.set_threshold(*THRESHOLDS)
         self.begin_engine()
         return self
 
     def __exit__(self, *_: object) -> None:
         """Leave the collector as it was found."""
         gc.callbacks.remove(self._note)
-        gc.set_threshold(*self._thresholds)
         gc.unfreeze()
         gc.enable()
 
