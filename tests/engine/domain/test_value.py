@@ -2,7 +2,7 @@
 
 import copy
 import pickle
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 
 from roost_engine.domain import actions, events, model
 from roost_engine.domain.value import value
@@ -59,4 +59,4 @@ def test_a_value_keeps_its_own_hash() -> None:
 
 def test_a_value_keeps_its_fields_in_slots() -> None:
     for kind in (_Seen, events.Tick, actions.Place, model.JobSpec):
-        assert {field.name for field in fields(kind)} == set(kind.__slots__)  # type: ignore[attr-defined]
+        assert "__dict__" not in dir(kind)
