@@ -12,13 +12,13 @@ from roost_engine.domain.errors import JournalError
 from roost_engine.domain.events import Tick
 from roost_formats.journal.codec import seal
 from roost_formats.journal.journal import FILE_NAME, Journal
-from roost_formats.journal.pruning import Limits
+from roost_formats.journal.pruning import JournalLimits
 from roost_formats.journal.records import Step
 from roostd.app.journal_opening import JournalOpener, OpenedJournal
 
 
 def opener(folder: Path) -> JournalOpener:
-    return JournalOpener(folder, Limits(), "9.9")
+    return JournalOpener(folder, JournalLimits(), "9.9")
 
 
 def write(folder: Path, at_s: float) -> None:
@@ -95,7 +95,7 @@ def test_a_journal_that_cannot_be_opened_is_a_fault_with_a_cure_and_no_failed_st
     assert str(tmp_path / FILE_NAME) in opened.fault
     (entry,) = logs
     assert entry["event"] == "journal_unusable"
-    assert "placement goes on" in entry["cure"]
+    assert "placement continues" in entry["cure"]
     with pytest.raises(JournalError):
         opener(tmp_path).open()
 

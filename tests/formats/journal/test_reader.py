@@ -12,7 +12,7 @@ from roost_engine.domain.events import Tick
 from roost_engine.engine import EngineConfig
 from roost_formats.journal.codec import encode
 from roost_formats.journal.journal import FILE_NAME, Journal
-from roost_formats.journal.pruning import Limits
+from roost_formats.journal.pruning import JournalLimits
 from roost_formats.journal.reader import JournalReader
 from roost_formats.journal.records import RunHead, Step
 
@@ -100,7 +100,7 @@ def test_a_daemon_that_starts_meanwhile_changes_nothing_of_what_is_read(closed: 
 
 
 def test_a_run_that_the_daemon_deletes_meanwhile_is_named(tmp_path: Path) -> None:
-    journal = Journal.open(tmp_path, Limits(max_age_s=1.0))
+    journal = Journal.open(tmp_path, JournalLimits(max_age_s=1.0))
     journal.write([HEAD, *ticks(MANY)])
     journal.write([HEAD, *ticks(1)])
     reader = JournalReader(tmp_path)
@@ -150,7 +150,7 @@ def test_a_journal_that_was_cut_short_is_an_error(closed: Path, kept_frac: float
     os.truncate(closed, int(closed.stat().st_size * kept_frac))
     told = refused(closed)
     assert told.startswith(f"{closed}: ")
-    assert "the file is damaged or was cut short; copy it anew" in told
+    assert "the file is damaged or cut short; copy it again" in told
 
 
 def test_a_journal_whose_pages_are_overwritten_is_an_error(closed: Path) -> None:
