@@ -170,7 +170,7 @@ class Crowd:
             self.recorder,
             self.metrics,
             self._emit,
-            lambda: None,
+            lambda job_id: None,
             lambda: None,
             4,
         )
