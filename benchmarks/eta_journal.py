@@ -46,7 +46,6 @@ from roost_sim.traces.generator import generate
 from roost_sim.traces.workload import arrivals, job_ids
 from roost_sim.worlds.world import FullSpeed
 
-RECORDED = ("roost-no-preemption", "default-no-preemption")
 _EPOCH_S = 1_800_000_000.0
 
 

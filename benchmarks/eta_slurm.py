@@ -22,7 +22,6 @@ from roost_proto.v1 import operator_pb2 as pb
 
 NODES = (NodeKind(name="n1", topology="bridges8"), NodeKind(name="n2", topology="bridges8"))
 KINDS = (("short", 12, 1, 2), ("middle", 24, 2, 4), ("long", 36, 3, 8))  # run s, limit min, GPUs
-FACTOR = 5
 EVERY_S = 5.0
 ETA_INTERVAL_S = 2.0
 

@@ -21,7 +21,7 @@ _HEADS = ("GPU", "JOB", "SM", "MEM ACT", "GiB", "POWER", "TEMP", "MODEL", "UUID"
 def node(options: Options, name: str, as_json: bool) -> None:
     """Show one node and its GPUs.
 
-    Tells its state, who holds each GPU and how busy it is.
+    Tells its state, which job holds each GPU and how busy it is.
     """
     with options.connect() as operator:
         found = operator.get_node(name)

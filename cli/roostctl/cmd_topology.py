@@ -35,7 +35,7 @@ Row = tuple[Text, ...]
 def topology(options: Options, name: str, as_json: bool) -> None:
     """Show how the GPUs of a node are linked.
 
-    Prints the matrix of `nvidia-smi topo -m`, and who holds each GPU.
+    Prints the matrix of `nvidia-smi topo -m`, and the job that holds each GPU.
     """
     with options.connect() as operator:
         node = operator.get_node(name)

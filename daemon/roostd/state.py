@@ -18,8 +18,8 @@ from roostd.ops.promotions import Promotions
 from roostd.slurm.comment import JobComment
 from roostd.slurm.job_facts import Owner as Owner
 from roostd.telemetry.board import ProbeBoard
-from roostd.telemetry.gpu_memory import GpuMemoryBook
-from roostd.telemetry.progress import ProgressBook
+from roostd.telemetry.gpu_memory import GpuMemoryPeaks
+from roostd.telemetry.progress import ProgressTracker
 from roostd.telemetry.waste import WasteTally
 
 SLOW_ANSWER_S = 6.0  # Slurm's own commands give up on a lost slurmctld after about ten
@@ -115,7 +115,7 @@ class DaemonState:
         forecast: when jobs are expected to start and end; None: there is none yet.
         forecast_fault: why there is no newer one; empty when the last one went well.
         policy_failures: the last fault of each slot whose policy has ever failed.
-        share_count: users to whom Slurm's tree of shares promises a part; 0: there is none.
+        share_count: users that have a part of Slurm's tree of shares; 0: there is no tree.
         beyond_slurm: waits that plain Slurm would not have; None: Slurm is not asked.
         promotions: the policies that were promoted, evaluated and taken out.
         promotions_fault: why what was promoted before is not known; empty where it is.
@@ -170,8 +170,8 @@ class DaemonState:
     promotion_faults: dict[Slot, str] = field(default_factory=dict)
     shadow: ShadowFigures | None = None
     waste: WasteTally = field(default_factory=WasteTally)
-    progress: ProgressBook = field(default_factory=ProgressBook)
-    gpu_memory: GpuMemoryBook = field(default_factory=GpuMemoryBook)
+    progress: ProgressTracker = field(default_factory=ProgressTracker)
+    gpu_memory: GpuMemoryPeaks = field(default_factory=GpuMemoryPeaks)
     first_shares: dict[JobId, tuple[NodeShare, ...]] = field(default_factory=dict)
     let_go_reasons: dict[JobId, str] = field(default_factory=dict)
     watched_start_count: int = 0

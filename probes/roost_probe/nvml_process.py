@@ -129,7 +129,7 @@ class NvmlProcess:
             problem = f"{problem} ({name})" if name != "SIGKILL" else problem
         self._not_before_s = self._clock() + self._backoff.next_s()
         # The text stays the same until the driver works again: every change of it sends a Hello.
-        self._last_problem = f"{problem}; it is started anew"
+        self._last_problem = f"{problem}; it is started again"
         raise DriverFault(self._last_problem)
 
     async def _end(self, child: asyncio.subprocess.Process) -> bool:

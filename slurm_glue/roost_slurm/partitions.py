@@ -1,4 +1,4 @@
-"""What `scontrol show partitions` prints: who may run jobs there, and how large they may be."""
+"""What `scontrol show partitions` prints: users that may run jobs there, and limits of jobs."""
 
 import re
 from collections.abc import Mapping

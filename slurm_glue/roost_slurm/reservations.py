@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from roost_slurm.hostlist import HostlistError, expand
-from roost_slurm.licenses import parse_request
 from roost_slurm.squeue import parse_time
 from roost_slurm.tres import TresError, parse_indices, parse_tres
 
@@ -40,7 +39,6 @@ class Reservation:
     users: frozenset[str] = frozenset()
     accounts: frozenset[str] = frozenset()
     groups: frozenset[str] = frozenset()
-    license_counts: tuple[tuple[str, int], ...] = ()
 
     @property
     def floats(self) -> bool:
@@ -79,7 +77,6 @@ def _reservation(line: str) -> Reservation | None:
         users=_words(row, "Users"),
         accounts=_words(row, "Accounts"),
         groups=_words(row, "Groups"),
-        license_counts=tuple(parse_request(",".join(_words(row, "Licenses"))).items()),
     )
 
 

@@ -19,7 +19,6 @@ class Scheduling:
         preempt_exempt_s: for so long a job runs before it may be preempted, unless its QoS says so.
         priority_type: "priority/multifactor" or "priority/basic".
         age_weight, fair_share_weight: the most that these add to a priority; None: unknown.
-        suspend_time_s: idle time after which nodes are powered down; None: never.
         resume_timeout_s: how long a node may take to come back.
     """
 
@@ -29,11 +28,9 @@ class Scheduling:
     preempt_modes: frozenset[str] = frozenset({"OFF"})
     preempt_exempt_s: float = 0.0
     priority_type: str = ""
-    priority_flags: frozenset[str] = frozenset()
     age_weight: int | None = None
     fair_share_weight: int | None = None
     scheduler_parameters: tuple[str, ...] = ()
-    suspend_time_s: float | None = None
     resume_timeout_s: float | None = None
 
     @property
@@ -58,13 +55,11 @@ def parse_scheduling(text: str) -> Scheduling:
         preempt_modes=_words(row.get("PreemptMode", "OFF").upper()),
         preempt_exempt_s=_duration(row.get("PreemptExemptTime", "")),
         priority_type=row.get("PriorityType", ""),
-        priority_flags=_words(row.get("PriorityFlags", "")),
         age_weight=_whole(row.get("PriorityWeightAge", "")),
         fair_share_weight=_whole(row.get("PriorityWeightFairShare", "")),
         scheduler_parameters=tuple(
             word for word in row.get("SchedulerParameters", "").split(",") if word not in _ABSENT
         ),
-        suspend_time_s=_seconds(row.get("SuspendTime", "")),
         resume_timeout_s=_seconds(row.get("ResumeTimeout", "")),
     )
 

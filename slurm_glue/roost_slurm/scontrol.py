@@ -144,7 +144,6 @@ class ShownNode:
     memory_bytes: int
     memory_allocated_bytes: int
     gpu_count: int
-    gpu_used_indices: tuple[int, ...]
     socket_count: int = 1
     has_seats: bool = False
 
@@ -290,7 +289,6 @@ def _parse_node(line: str) -> ShownNode | None:
             memory_allocated_bytes=_mib(row["AllocMem"]),
             gpu_count=gpu_count(gres),
             has_seats=0 < gpu_count(every) == 2 * gpu_count(gres),
-            gpu_used_indices=allocated_gpus(row.get("GresUsed", "")),
             socket_count=max(uint32(row.get("Sockets", "1")), 1),
         )
     except (KeyError, TresError, ValueError):

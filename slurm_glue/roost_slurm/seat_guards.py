@@ -144,7 +144,7 @@ def needed_guards(
     """
     queue = list(jobs)
     known = {job.admin_comment for job in queue if is_guard(job)}
-    first: dict[tuple[str, int], int] = {}  # who holds the first seat of each GPU
+    first: dict[tuple[str, int], int] = {}  # the job on the first seat of each GPU
     for number, one in details.items():
         for held in one.allocated:
             if held.seat == 0:

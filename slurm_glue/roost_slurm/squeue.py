@@ -103,7 +103,6 @@ class QueuedJob:
         nice: what users and operators subtract from the priority; 0 where it is not printed.
         tres: request fields by Slurm's name ("TresPerJob"), only those that are set, raw.
         memory_bytes: of the whole job, as Slurm accounts it; None: memory is not accounted.
-        is_memory_given: the user asked for memory, per node or per CPU.
         required_nodes, nodes: host lists, "" when none.
         features: the --constraint expression.
         start_epoch_s: of a pending job its begin time, or Slurm's estimate of its start.
@@ -136,7 +135,6 @@ class QueuedJob:
     tres: tuple[tuple[str, str], ...] = ()
     tres_total: str = ""
     memory_bytes: int | None = None
-    is_memory_given: bool = False
     required_nodes: str = ""
     nodes: str = ""
     features: str = ""
@@ -292,7 +290,6 @@ def _job(row: dict[str, str]) -> QueuedJob:
         tres=tuple((name, row[field]) for name, field in _TRES if row[field] not in _ABSENT),
         tres_total=_text(row["tres-alloc"]),
         memory_bytes=None if memory is None else parse_memory_bytes(memory),
-        is_memory_given=row["MinMemory"] not in _ABSENT | {"0"},
         required_nodes=_text(row["ReqNodes"]),
         nodes=_text(row["NodeList"]),
         features=_text(row["Feature"]),

@@ -38,22 +38,17 @@ class Traits:
         can_untype: a job that asked for types may be given an untyped request again. On 22.05 the
             answer is "with and without type identification", and a job that asked for types
             and now asks for others starts only where the GPUs of both are free.
-        clear_is_effective: clearing every request leaves the job without GPUs; otherwise the job
-            keeps its former count. Roost's pins rely on neither.
         requeue_pause_s: wait from PENDING after a requeue to the next start on the same node.
             slurmd takes a start in the second of the kill, on 24.11 also a later one, as "already
             killed", and the job fails: without a pause 8 of 20 jobs on 22.05. On 26.05 none of 9
             failed; the pause is there to be as safe.
-        lua_error_rejects: a run time error in job_submit.lua refuses the job.
         shows_exclusive: OverSubscribe distinguishes --exclusive (NO) from the default (OK). Where
             it does not, `scontrol show job` has a field Exclusive.
     """
 
     gres_prefix: str
     can_untype: bool
-    clear_is_effective: bool
     requeue_pause_s: float
-    lua_error_rejects: bool
     shows_exclusive: bool
 
 
@@ -63,9 +58,7 @@ TABLE: tuple[tuple[tuple[int, int], Traits], ...] = (
         Traits(
             gres_prefix="gres:",
             can_untype=False,
-            clear_is_effective=True,
             requeue_pause_s=2.0,
-            lua_error_rejects=False,
             shows_exclusive=True,
         ),
     ),
@@ -74,9 +67,7 @@ TABLE: tuple[tuple[tuple[int, int], Traits], ...] = (
         Traits(
             gres_prefix="gres/",
             can_untype=True,
-            clear_is_effective=False,
             requeue_pause_s=2.0,
-            lua_error_rejects=False,
             shows_exclusive=True,
         ),
     ),
@@ -85,9 +76,7 @@ TABLE: tuple[tuple[tuple[int, int], Traits], ...] = (
         Traits(
             gres_prefix="gres/",
             can_untype=True,
-            clear_is_effective=True,
             requeue_pause_s=2.0,
-            lua_error_rejects=True,
             shows_exclusive=False,
         ),
     ),

@@ -12,8 +12,7 @@ from prometheus_client import CollectorRegistry
 from roost_engine.domain.events import Event
 from roost_engine.engine import Engine, EngineConfig
 from roost_engine.gate.delay import DelayGate
-from roost_engine.plugins.plugins import delay_policies
-from roost_engine.testing.builders import EngineHarness, bridges, job, node
+from roost_engine.testing.builders import EngineHarness, bridges, delay_policies, job, node
 from roost_proto.v1 import telemetry_pb2
 from roostctl.main import cli
 from roostctl.testing import build_topology
@@ -72,7 +71,7 @@ async def ask(state: DaemonState, socket_path: Path) -> AsyncIterator[Ask]:
     await servers.stop(grace_s=0)
 
 
-async def test_nodes_show_who_is_free(ask: Ask) -> None:
+async def test_nodes_show_which_gpus_are_free(ask: Ask) -> None:
     document = json.loads((await ask("nodes", "--json")).stdout)
     free = {n["name"]: sum(gpu["free"] for gpu in n["gpus"]) for n in document["nodes"]}
     assert sum(free.values()) == 12

@@ -42,7 +42,7 @@ def test_permission_denied_by_the_daemon_exits_4(operator: FakeOperator, run: Ru
     assert (result.exit_code, result.stderr) == (4, "roostctl: uid 1000 is no viewer\n")
 
 
-# Root may open everything, so it becomes nobody once Python has found its modules.
+# Root may open everything, so it becomes the user `nobody` once Python has found its modules.
 AS_NOBODY = "import os; os.setgroups([]); os.setgid(65534); os.setuid(65534); "
 
 

@@ -1,7 +1,7 @@
 """The commands in the pages: blocks of code that a reader may copy, and what each is marked as.
 
 A block is run by `test_commands.py` unless a comment right before it says who else runs it, or why
-nobody can:
+no test can:
 
     <!-- run by: tests/e2e/test_compose.py -->
     <!-- test: shadow -->                     of docs/install.md: run by tests/e2e/test_packages.py
@@ -50,7 +50,7 @@ class Block:
 
     @property
     def is_for_the_walker(self) -> bool:
-        """Whether no comment says who else runs it, or why nobody can."""
+        """Whether no comment says what else runs it, or why no test can."""
         return not {"run by", "test", "not run"} & self.marks.keys()
 
 

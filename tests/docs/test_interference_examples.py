@@ -1,4 +1,4 @@
-"""The shell example of docs/interference.md reports to an agent, and goes on without one."""
+"""The shell example of docs/interference.md reports to an agent, and continues without one."""
 
 import os
 import subprocess
@@ -26,6 +26,6 @@ def test_a_batch_script_reports_its_steps() -> None:
     assert agent.reports == [{"op": "progress", "job_id": 7, "steps": 4000}]
 
 
-def test_a_batch_script_goes_on_without_an_agent(tmp_path: Path) -> None:
+def test_a_batch_script_continues_without_an_agent(tmp_path: Path) -> None:
     done = run(script(tmp_path / "gone.sock") + "echo goes on\n")
     assert (done.returncode, done.stdout) == (0, "goes on\n")

@@ -48,5 +48,7 @@ def test_a_minute_has_one_report_and_other_ranks_have_none(monkeypatch: pytest.M
     assert [report["steps"] for report in agent.reports] == [1]
 
 
-def test_training_goes_on_without_an_agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_training_continues_without_an_agent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert train(example(tmp_path / "gone.sock", monkeypatch), 3) > 0

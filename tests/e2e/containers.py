@@ -179,7 +179,7 @@ class ContainerCluster:
         return next(iter(jobs.values()))
 
     def states(self) -> dict[str, str]:
-        """The state of every job and array task that is not forgotten yet, as Slurm spells it."""
+        """The state of every job and array task that is not forgotten yet, in Slurm's words."""
         argv = ("squeue", "--noheader", "--states=all", "--array", "--format=%i %T")
         rows = map(str.split, self.run("controller", *argv).splitlines())
         return {job_id: state for job_id, state in rows}  # noqa: C416  # dict() loses the types

@@ -129,7 +129,7 @@ class PackageSite:
         return {row.split()[0]: (row.split()[1], row.split()[2]) for row in rows}
 
     def node_states(self) -> dict[str, str]:
-        """The state of each node, as sinfo spells it."""
+        """The state of each node, in sinfo's words."""
         rows = self.shell(CONTROLLER, "sinfo -h -N -o '%N %T'").splitlines()
         return {row.split()[0]: row.split()[1] for row in rows}
 

@@ -30,7 +30,7 @@ SUMMARY_KEYS = [
 
 @pytest.fixture
 def short_folder() -> Iterator[Path]:
-    """A folder that slurmctld's user can reach, with room for socket names below it."""
+    """A folder that slurmctld's user can reach, with a path short enough for sockets below it."""
     with tempfile.TemporaryDirectory(prefix="demo-") as name:
         folder = Path(name)
         folder.chmod(0o755)

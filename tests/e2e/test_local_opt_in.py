@@ -64,7 +64,7 @@ def test_a_job_of_another_account_gets_no_lease_at_submission(stack: Stack) -> N
     assert_all_completed(stack.slurm, {mine: 1, other: 1})
 
 
-def test_jobs_without_room_on_the_listed_nodes_start_on_others(stack: Stack) -> None:
+def test_jobs_that_do_not_fit_on_the_listed_nodes_start_on_others(stack: Stack) -> None:
     options = ("--account=vision", "--gres=gpu:8")
     jobs = [submit(stack.slurm, *options, command="sleep 3") for _ in range(3)]
     began_s, left = time.monotonic(), set[str]()

@@ -172,7 +172,7 @@ def load(stack: Stack, name: str) -> float:
     return sum(gpu.sm_frac for gpu in node.gpus) / len(node.gpus)
 
 
-def test_gives_nobody_a_gpu_that_fell_off_the_bus(stack: Stack) -> None:
+def test_gives_no_job_a_gpu_that_fell_off_the_bus(stack: Stack) -> None:
     stack.drivers["n3"].lose(0)
     try:
         deadline_s = time.monotonic() + 10.0

@@ -1,4 +1,4 @@
-"""A running job makes room on a real Slurm, and goes on from its checkpoint: whatever fails."""
+"""A running job gives up its GPUs on a real Slurm, and continues from its checkpoint."""
 
 import re
 import signal
@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.slurm, pytest.mark.nvml]
 
 STEP_S = 0.05
 INTERVAL_STEPS = 10
-# Counts steps; saves the count every ten, and goes on from what was saved. `seen` is what a user
+# Counts steps; saves the count every ten, and continues from what was saved. `seen` is what a user
 # would find lost: the last step that was done at all.
 _TRAIN = """
 state=$(pwd)/$SLURM_JOB_ID
@@ -81,7 +81,7 @@ def train(stack: Stack, *options: str, steps: int = 40) -> str:
 
 
 def resumptions(stack: Stack, job_id: str) -> list[tuple[int, int]]:
-    """(step that it went on from, last step it had done before) of each run of a job."""
+    """(step that it continued from, last step it had done before) of each run of a job."""
     lines = [line.split() for line in stack.slurm.output(job_id).splitlines()]
     return [(int(words[2]), int(words[3])) for words in lines if words[0] == "resumed"]
 
@@ -95,7 +95,7 @@ def assert_lost_no_more_than_an_interval(stack: Stack, job_id: str) -> None:
         assert 0 <= seen_step - resumed_step <= INTERVAL_STEPS
 
 
-def test_a_job_goes_on_from_its_checkpoint_after_making_room(roostd: Stack) -> None:
+def test_a_preempted_job_continues_from_its_checkpoint(roostd: Stack) -> None:
     trainer = train(roostd)
     waiting = submit(roostd.slurm, "--gres=gpu:8", command="sleep 0.5")
     wait_until_over(roostd.slurm, [waiting, trainer], 40.0)
@@ -125,7 +125,7 @@ def test_a_refused_requeue_lets_the_victim_run_and_drops_the_plan(roostd: Stack)
 
 
 @pytest.mark.parametrize("point", ["before_requeue", "after_requeue", "after_return"])
-def test_killed_while_a_job_makes_room_it_loses_no_job(roostd: Stack, point: str) -> None:
+def test_killed_in_a_preemption_it_loses_no_job(roostd: Stack, point: str) -> None:
     roostd.stop_roostd()
     roostd.start_roostd(ROOST_FAILPOINT=point)
     trainer = train(roostd)

@@ -18,7 +18,7 @@ from roost_slurm.testing.local_slurm import LocalSlurmUnavailable
 pytestmark = [pytest.mark.slurm, pytest.mark.nvml]
 
 NODES = (NodeKind(name="n1", topology="nvswitch8"), NodeKind(name="n2", topology="nvswitch8"))
-# Somebody waits whenever not all GPUs are free, and is not started by a lease that ran out.
+# A job waits whenever not all GPUs are free, and is not started by a lease that ran out.
 SETTINGS = {"gate": {"kind": "delay", "idle_frac": 1.0}}
 PINNED_S = 1800.0
 FIRST_LEASE_S, LEASE_S = 5, 20
@@ -106,7 +106,7 @@ def test_a_cancelled_job_is_gone_at_once(stack: Stack, job_id: str) -> None:
     until(lambda: explain(stack, job_id).job.state == pb.JOB_STATE_ENDED, "Roost knows it")
 
 
-def test_an_owner_who_starts_his_job_now_has_his_will(stack: Stack, job_id: str) -> None:
+def test_a_job_that_its_owner_starts_now_starts(stack: Stack, job_id: str) -> None:
     # A renewal under way would take the job back: the first one comes about when roostd says why.
     until(lambda: lease_left_s(stack, job_id) > FIRST_LEASE_S, "its lease is renewed")
     stack.slurm.run("scontrol", "update", f"jobid={job_id}", "StartTime=now")
@@ -114,7 +114,7 @@ def test_an_owner_who_starts_his_job_now_has_his_will(stack: Stack, job_id: str)
     assert gpu_counts(stack, job_id) == {"n1": 3, "n2": 3}
 
 
-def test_a_changed_request_is_judged_anew(stack: Stack, job_id: str) -> None:
+def test_a_changed_request_is_judged_again(stack: Stack, job_id: str) -> None:
     stack.slurm.run("scontrol", "update", f"jobid={job_id}", "TresPerJob=gres:gpu:2")
     stack.slurm.wait_for_state(job_id, "RUNNING", timeout_s=15.0)
     assert sorted(gpu_counts(stack, job_id).values()) == [2]

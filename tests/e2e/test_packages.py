@@ -153,7 +153,7 @@ def test_an_empty_node_changes_while_the_other_runs_jobs(
 def test_the_last_node_changes_when_its_jobs_have_ended(
     site: PackageSite, jobs: dict[str, str]
 ) -> None:
-    # The waiting job asks for this node: it starts once there is room, and ends like the others.
+    # The waiting job asks for this node: it starts once it fits, and ends like the others.
     site.shell(CONTROLLER, f"scancel {jobs['typed']}")
     site.wait_running(jobs["waits"])
     site.shell(CONTROLLER, f"scancel {jobs['plain']} {jobs['waits']}")

@@ -24,10 +24,10 @@ from roost_engine.domain.model import JobId, JobSpec
 from roost_engine.engine import Engine, EngineConfig
 from roost_engine.gate.delay import DelayConfig, DelayGate
 from roost_engine.job_record import JobState, shares_of
-from roost_engine.plugins.plugins import Policies, delay_policies
+from roost_engine.plugins.plugins import Policies
 from roost_engine.prediction.history import HistoryState
 from roost_engine.preemption.rules import LasMovesConfig, las_moves
-from roost_engine.testing.builders import EngineHarness, job, node, preempted, share
+from roost_engine.testing.builders import EngineHarness, delay_policies, job, node, preempted, share
 from roost_engine.testing.fakes import ScriptedGate
 
 HIGH = "8/high"

@@ -73,7 +73,7 @@ async def test_comes_back_after_the_daemon_restarted(
         await fake_daemon.received(hello_count=2, sample_count=before + 3)
 
     first, second = fake_daemon.hellos[:2]
-    assert first.session_id == second.session_id  # the probe did not start anew
+    assert first.session_id == second.session_id  # the probe did not start again
     after = sequences(fake_daemon, before)
     assert after == list(range(after[0], after[0] + len(after)))
 
@@ -105,14 +105,14 @@ async def test_a_driver_fault_is_told_and_so_is_its_end(
     working = driver.answer_load
     async with running(make_agent(fake_daemon, Monitor(driver, tmp_path))):
         await fake_daemon.received(hello_count=1)
-        driver.answer_load = DriverFault("NVML did not answer within 5 s; it is started anew")
+        driver.answer_load = DriverFault("NVML did not answer within 5 s; it is started again")
         await fake_daemon.received(hello_count=2)
         driver.answer_load = working
         await fake_daemon.received(hello_count=3)
 
     assert [list(hello.problems) for hello in fake_daemon.hellos[:3]] == [
         [],
-        ["NVML did not answer within 5 s; it is started anew"],
+        ["NVML did not answer within 5 s; it is started again"],
         [],
     ]
     assert len({hello.session_id for hello in fake_daemon.hellos}) == 1
@@ -156,7 +156,7 @@ async def test_the_daemon_may_ask_for_fewer_samples(tmp_path: Path) -> None:
     assert len(daemon.samples) <= 5
 
 
-async def test_reload_connects_anew_and_reads_the_topology(
+async def test_reload_connects_again_and_reads_the_topology(
     fake_daemon: FakeDaemon, tmp_path: Path
 ) -> None:
     driver = ScriptedDriver()

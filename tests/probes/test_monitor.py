@@ -1,4 +1,4 @@
-"""The monitor goes on, whatever the driver does."""
+"""The monitor continues, whatever the driver does."""
 
 import dataclasses
 from pathlib import Path

@@ -81,7 +81,7 @@ async def test_a_new_session_counts_its_samples_from_one(fake_daemon: FakeDaemon
     for count in (1, 2):
         outbox.put_sample(sample())
         await fake_daemon.received(sample_count=count)
-    outbox.put_hello()  # the same session: the count goes on
+    outbox.put_hello()  # the same session: the count continues
     await fake_daemon.received(hello_count=2)
     outbox.put_sample(sample())
     await fake_daemon.received(sample_count=3)

@@ -105,7 +105,7 @@ def test_a_job_submitted_inside_a_job_gets_its_constraint(kind: str) -> None:
     assert asked == {"gpus": "2", "constraint": "h100"}
 
 
-def test_a_fault_leaves_the_request_and_the_command_goes_on() -> None:
+def test_a_fault_leaves_the_request_and_the_command_continues() -> None:
     command = Command()
     command.lua.execute("table.concat = nil")
     assert command.ask({"gpus": "h100:2"}) == {"gpus": "h100:2"}

@@ -113,7 +113,9 @@ def test_with_a_stale_heartbeat_every_form_runs_as_in_plain_slurm(
     assert len(re.findall(r"gpu:g\d:1\(IDX", shown)) == count
 
 
-def test_a_job_that_nobody_renews_starts_by_itself(cluster: LocalSlurm, live: Runtime) -> None:
+def test_a_job_whose_lease_is_not_renewed_starts_by_itself(
+    cluster: LocalSlurm, live: Runtime
+) -> None:
     live.beat(lease_s=3, enforce=("main",))
     job = cluster.submit("--gres=gpu:2")
     assert cluster.state(job) == "PENDING"

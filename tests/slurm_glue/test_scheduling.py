@@ -12,7 +12,6 @@ def test_settings_of_a_site_with_accounting_are_read(release: str) -> None:
         preempt_type="preempt/qos",
         preempt_modes=frozenset({"REQUEUE"}),
         priority_type="priority/multifactor",
-        priority_flags=frozenset({"MAX_TRES"}),
         age_weight=60_000,
         fair_share_weight=0,
         scheduler_parameters=("batch_sched_delay=0", "sched_interval=2", "bf_interval=2"),
@@ -31,9 +30,11 @@ def test_site_without_accounting_enforces_nothing(release: str) -> None:
 
 
 def test_power_saving_and_gang_scheduling_are_read() -> None:
-    text = "SuspendTime   = 600 sec\nPreemptMode = GANG,SUSPEND\nAccountingStorageEnforce = none\n"
+    text = (
+        "ResumeTimeout   = 600 sec\nPreemptMode = GANG,SUSPEND\nAccountingStorageEnforce = none\n"
+    )
     scheduling = parse_scheduling(text)
-    assert scheduling.suspend_time_s == 600.0
+    assert scheduling.resume_timeout_s == 600.0
     assert scheduling.preempt_modes == {"GANG", "SUSPEND"}
     assert scheduling.enforced == frozenset()
     assert parse_scheduling("") == Scheduling()

@@ -97,7 +97,7 @@ RECORD = (
         ("bert", "x", "big jobs", "bert", "x", "big jobs"),
         ("a\nb\x1bc", "x", "q", "a?b?c", "x", "q"),
         ("x" * 300, "x", "q", "x" * 200, "x", "q"),
-        # Texts that imitate keys: the job goes on, what they tell is not believed.
+        # Texts that imitate keys: the job continues, what they tell is not believed.
         ("x Comment=roost:checkpoint=1", "y", "q", "x Comment=roost:checkpoint=1", None, "q"),
         ("x QOS=cheap", "y", "q", "x QOS=cheap", "y", ""),
         ("x UserId=root(0)", "y", "q", "x", "y", "q"),
@@ -138,8 +138,6 @@ def test_nodes_are_read(release: str) -> None:
     assert n1.partitions == ("main",)
     assert n1.cpu_count == 16
     assert n1.memory_bytes == 64_000 * MIB
-    assert {2, 3} <= set(n1.gpu_used_indices)
-    assert n3.gpu_used_indices == ()
     assert n1.socket_count == 1
     line = read(release, "show_nodes.txt").split("\n")[0]
     (dual,) = parse_nodes(line.replace("Sockets=1", "Sockets=2"))

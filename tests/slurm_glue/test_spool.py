@@ -102,7 +102,7 @@ def test_a_replaced_file_is_read_from_its_start(tmp_path: Path) -> None:
     assert reader.drain().events == (Started("2"),)
 
 
-def test_a_file_that_was_removed_and_made_anew_is_read_from_its_start(tmp_path: Path) -> None:
+def test_a_file_that_was_removed_and_made_again_is_read_from_its_start(tmp_path: Path) -> None:
     path = tmp_path / "events"
     reader = SpoolReader(path)
     spool.append(path, Started("1"))

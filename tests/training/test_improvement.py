@@ -30,7 +30,7 @@ LEARNERS: list[Callable[[SelectorNet], Learner]] = [
 
 
 @pytest.mark.parametrize("learner", LEARNERS, ids=["ppo", "expert"])
-def test_a_training_that_goes_on_is_the_same_as_one_that_never_stopped(
+def test_a_training_that_is_resumed_is_the_same_as_one_that_never_stopped(
     learner: Callable[[SelectorNet], Learner], tmp_path: Path
 ) -> None:
     drawn = episodes(job_count=20)

@@ -13,9 +13,9 @@ from roost_engine.prediction.interference_model import (
     LEVELS,
     UNKNOWN,
     Cases,
-    case_of,
 )
 from roost_engine.prediction.interference_vector import QUANTITIES, vector
+from roost_engine.testing.interference_cases import case_of
 from roost_train.interference_fit import (
     InterferenceFit,
     Shape,

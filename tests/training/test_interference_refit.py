@@ -13,8 +13,8 @@ pytest.importorskip("sklearn", reason="needs scikit-learn (the train extra)")
 
 from tests.training.interference_journals import DAYS, write_journal
 
-from roost_engine.prediction.interference_model import case_of
 from roost_engine.prediction.interference_vector import vector
+from roost_engine.testing.interference_cases import case_of
 from roost_formats.models.interference import SHIPPED_INTERFERENCE, load_onnx_interference
 from roost_train.cli import main
 from roost_train.interference_fit import _STRETCH

@@ -46,7 +46,7 @@ def test_a_pattern_of_ones_own_finds_other_words(start: Start) -> None:
     assert [mark.steps for mark in process.marks(0.0)][:2] == [1, 2]
 
 
-def test_a_stopped_program_makes_no_step_and_goes_on_where_it_was(start: Start) -> None:
+def test_a_stopped_program_makes_no_step_and_continues_where_it_was(start: Start) -> None:
     process = start(stepping(0.01))
     process.wait_until_training(60.0)
     process.stop()

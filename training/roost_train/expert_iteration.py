@@ -62,8 +62,8 @@ class ExpertParameters:
         sampled_frac: share of the decisions with a choice that are tried.
         candidate_count: actions that are tried at each of them, the likeliest.
         ahead_s: how far the engine is run ahead; inf: to the end of the episode.
-        follow: who decides there. The selector's own best choices make it a step of policy
-            iteration; the teacher's cost about a tenth.
+        follow: the policy that decides there. The selector's own best choices make it a step of
+            policy iteration; the teacher's cost about a tenth.
         temperature: of the targets; the smaller, the more an outcome counts.
         passes: over the tried decisions of an iteration.
         batch_count: decisions in a step.

@@ -27,7 +27,7 @@ _MOST_TEXT = 2_000  # characters of a child's error
 
 @dataclass(frozen=True, slots=True)
 class Ahead:
-    """How far, and who decides there.
+    """How far to run ahead, and the policy that decides there.
 
     Attributes:
         ahead_s: from the decision; inf: to the end of the episode.

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 import structlog
@@ -12,15 +12,17 @@ from roost_engine.domain.actions import LetGo, PinStanding, Place, Preempt, Unpi
 from roost_engine.domain.errors import SlurmError, UnknownJob
 from roost_engine.domain.events import Event, PlacementRefused, PreemptionRefused
 from roost_engine.domain.model import JobId, Placement
-from roost_engine.job_record import JobState, StandingPin
+from roost_engine.job_record import JobRecord, JobState, StandingPin
+from roostd.app.job_tasks import JobTasks
 from roostd.app.late_pins import LatePins
+from roostd.app.lease_renewal import LeaseRenewal
 from roostd.app.old_credentials import OldCredentials
 from roostd.app.recorder import Recorder
+from roostd.app.slurm_refusals import logged
 from roostd.app.wait_reasons import WaitReasons
 from roostd.config.config import Mode
 from roostd.ops import failpoint
 from roostd.ops.metrics import Metrics
-from roostd.slurm.lease_plan import LeasePlan
 from roostd.slurm.port import JobNotWaiting, NodeClosed, SlurmPort
 from roostd.state import DaemonState
 
@@ -30,9 +32,7 @@ _log = structlog.get_logger(__name__)
 class Applier:
     """Pins jobs, releases them to Slurm, writes advice and renews leases.
 
-    Several jobs are worked on at once; the actions of one job run one after the other. An action
-    is carried out only once the journal has it on disk. A lease is never renewed while its job is
-    being pinned: the later of the two calls would win.
+    The actions of one job run one after the other, each once the journal has it on disk.
 
     Args:
         slurm: the cluster.
@@ -59,11 +59,8 @@ class Applier:
         self._slurm, self._state, self._recorder = slurm, state, recorder
         self._metrics, self._emit, self._poll = metrics, emit, poll
         self._poll_nodes = poll_nodes
-        self._slots = asyncio.Semaphore(concurrent_count)
-        self._gate = asyncio.Lock()
-        self._queues: dict[JobId, list[Callable[[], Awaitable[None]]]] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._workers: dict[JobId, asyncio.Task[None]] = {}  # each works off a queue
+        self._tasks = JobTasks(concurrent_count, metrics)
+        self._leases = LeaseRenewal(slurm, state, metrics)
         self._pinned: dict[JobId, Placement | None] = {}  # None: by an earlier daemon
         self._eligible: set[JobId] = set()  # wait in Slurm by a standing pin, without a lease
         self._undecided: set[JobId] = set()  # pinned by an earlier daemon; until the first renewal
@@ -71,15 +68,12 @@ class Applier:
         self._reasons = WaitReasons(state)
         self._credentials = OldCredentials(state)
         self._released: set[JobId] = set()  # by a LetGo of the engine
-        self._renewed: set[JobId] = set()  # have a lease of full length, as far as is known
-        self._lease_plan = LeasePlan()
-        self._ended_leases: set[JobId] = set()  # by release_needless
         self._is_draining = False
 
     @property
     def is_idle(self) -> bool:
         """Whether no action is being carried out."""
-        return not self._queues
+        return self._tasks.is_idle
 
     def submit(
         self, action: Place | PinStanding | Unpin | LetGo | Wait | Preempt, ticket: int
@@ -91,16 +85,16 @@ class Applier:
             case Place():
                 self._submit_place(action, ticket)
             case PinStanding():
-                self._enqueue(action.job_id, lambda: self._pin_standing(action, ticket))
+                self._tasks.add(action.job_id, lambda: self._pin_standing(action, ticket))
             case Unpin():
-                self._enqueue(action.job_id, lambda: self._unpin(action.job_id))
+                self._tasks.add(action.job_id, lambda: self._unpin(action.job_id))
             case LetGo() if self._state.engine.record(action.job_id).is_binding:
                 self._released.add(action.job_id)
-                self._enqueue(action.job_id, lambda: self._release(action, ticket))
+                self._tasks.add(action.job_id, lambda: self._release(action, ticket))
             case Wait():
                 self._submit_wait(action)
             case Preempt():
-                self._enqueue(action.job_id, lambda: self._preempt(action, ticket))
+                self._tasks.add(action.job_id, lambda: self._preempt(action, ticket))
 
     def adopt(self, pinned: Iterable[JobId], eligible: Iterable[JobId]) -> None:
         """Take over what an earlier daemon has left in Slurm, before the engine decides.
@@ -124,7 +118,7 @@ class Applier:
         Slurm keeps the job's pin, and would start the job by itself on just those GPUs.
         """
         if not self._is_draining and self._state.engine.record(job_id).is_binding:
-            self._enqueue(job_id, lambda: self._restore_request(job_id))
+            self._tasks.add(job_id, lambda: self._restore_request(job_id))
 
     def forget(self, job_id: JobId) -> None:
         """Drop the pin and the reason of a job that started or ended."""
@@ -133,8 +127,7 @@ class Applier:
         self._late_pins.forget(job_id)
         self._eligible.discard(job_id)
         self._released.discard(job_id)
-        self._renewed.discard(job_id)
-        self._lease_plan.forget(job_id)
+        self._leases.forget(job_id)
         with contextlib.suppress(UnknownJob):
             self._credentials.note(job_id, self._state.engine.find(job_id))
 
@@ -148,28 +141,20 @@ class Applier:
             leased: jobs that only their lease keeps from starting, by the last poll; those that
                 Slurm would start first before the others.
         """
-        async with self._gate:
+        async with self._tasks.renewal:
             waiting = [job_id for job_id in leased if self._is_waiting(job_id)]
             for job_id in waiting:
                 if job_id in self._pinned and job_id not in self._undecided:
-                    self._enqueue(job_id, partial(self._unpin, job_id))
+                    self._tasks.add(job_id, partial(self._unpin, job_id))
             self._undecided.clear()
             job_ids = [job_id for job_id in waiting if job_id not in self._pinned]
-            if not job_ids:
-                return
-            self._eligible.difference_update(job_ids)
-            lease_s, now_s = self._state.config.slurm.lease_s, time.monotonic()
-            self._renewed.intersection_update(job_ids)
-            with self._logging_failures("renew"):
-                for length_s, due in self._lease_plan.due(job_ids, lease_s, now_s):
-                    await self._slurm.renew(due, length_s)
-                    self._lease_plan.note(due, length_s, now_s)
-                    self._renewed.update(due)
-                    self._metrics.lease_renewals.inc(len(due))
+            if job_ids:
+                self._eligible.difference_update(job_ids)
+                await self._leases.renew(job_ids)
 
     def forget_leases(self) -> None:
         """Have the next call of `renew` renew all of them: the wall clock was set."""
-        self._lease_plan = LeasePlan()
+        self._leases.forget_all()
 
     async def renew_first(self, leased: Iterable[JobId]) -> None:
         """Give the jobs a lease of full length that have their first, short one.
@@ -177,18 +162,15 @@ class Applier:
         Args:
             leased: jobs that only their lease keeps from starting, by the last poll.
         """
-        new = [job_id for job_id in leased if job_id not in self._renewed]
+        new = [job_id for job_id in leased if self._leases.is_new(job_id)]
         if not new:
             return
-        async with self._gate:
+        async with self._tasks.renewal:
             job_ids = [
                 job_id for job_id in new if self._is_waiting(job_id) and job_id not in self._pinned
             ]
             if job_ids:
-                with self._logging_failures("renew"):
-                    await self._slurm.renew(job_ids, round(self._state.config.slurm.lease_s))
-                    self._renewed.update(job_ids)
-                    self._metrics.lease_renewals.inc(len(job_ids))
+                await self._leases.renew_first(job_ids)
 
     def release_needless(self, needless: Sequence[JobId]) -> None:
         """Release jobs to Slurm that have a lease although Roost will not place them. Each once.
@@ -198,43 +180,35 @@ class Applier:
         """
         if self._is_draining:
             return
-        self._ended_leases.intersection_update(needless)
-        due = [
-            job_id
-            for job_id in needless
-            if job_id not in self._ended_leases and job_id not in self._queues
-        ]
-        self._ended_leases.update(due)
+        due = self._leases.needless(needless, self._tasks)
         for job_id in self._pinned.keys() & set(due):
-            self._enqueue(job_id, partial(self._unpin_and_release, job_id))
+            self._tasks.add(job_id, partial(self._unpin_and_release, job_id))
         unpinned = [job_id for job_id in due if job_id not in self._pinned]
         if unpinned:
-            self._spawn(self._end_leases(unpinned))
+            self._tasks.spawn(self._end_leases(unpinned))
 
     async def _end_leases(self, job_ids: Sequence[JobId]) -> None:
-        async with self._gate:  # a renewal that ends later would hold them again
-            with self._logging_failures("release"):
-                await self._slurm.release(job_ids)
-                _log.info("leases_ended", count=len(job_ids), first_job_id=job_ids[0])
+        async with self._tasks.renewal:  # a renewal that ends later would hold them again
+            await self._leases.end(job_ids)
 
     async def drain(self, patience_s: float) -> None:
         """Ignore new actions and finish those under way; cancel what takes longer than allowed."""
         self._is_draining = True
-        if self._tasks:
-            await asyncio.wait(self._tasks, timeout=patience_s)
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.finish(patience_s)
 
     def _is_waiting(self, job_id: JobId) -> bool:
         """Whether Slurm has not been asked to start the job since the last poll."""
-        if job_id in self._queues or job_id in self._released or job_id in self._ended_leases:
+        if job_id in self._tasks or job_id in self._released or self._leases.has_ended(job_id):
             return False
-        try:
-            record = self._state.engine.record(job_id)
-        except UnknownJob:
+        record = self._record(job_id)
+        if record is None:
             return True  # the engine need not know a job that is held or depends on another
         return record.state is not JobState.PLACING and record.standing is None
+
+    def _record(self, job_id: JobId) -> JobRecord | None:
+        with contextlib.suppress(UnknownJob):
+            return self._state.engine.record(job_id)
+        return None
 
     def _submit_wait(self, action: Wait) -> None:
         if self._state.engine.record(action.job_id).is_binding:
@@ -242,77 +216,47 @@ class Applier:
         if self._state.engine.record(action.job_id).standing is not None:
             return  # it waits in Slurm
         if action.job_id in self._pinned:
-            self._enqueue(action.job_id, lambda: self._unpin(action.job_id))
+            self._tasks.add(action.job_id, lambda: self._unpin(action.job_id))
 
     async def announce(self) -> None:
         """Write the reasons of waits that began or changed since the last call into Slurm."""
-        async with self._gate:
+        async with self._tasks.renewal:
             due = self._reasons.take()
             waiting = {job_id: reason for job_id, reason in due.items() if self._is_waiting(job_id)}
             if waiting and not self._is_draining:
-                with self._logging_failures("announce"):
+                with logged(self._metrics, "announce"):
                     await self._slurm.announce(waiting)
                     self._reasons.note_announced(waiting)
 
     def foretell(self, job_id: JobId, text: str) -> None:
         """Write when a waiting job is expected to start into Slurm, after all else for the job."""
         if not self._is_draining:
-            self._enqueue(job_id, lambda: self._foretell(job_id, text))
+            self._tasks.add(job_id, lambda: self._foretell(job_id, text))
 
     async def _foretell(self, job_id: JobId, text: str) -> None:
-        with contextlib.suppress(UnknownJob):
-            if self._state.engine.record(job_id).state is not JobState.WAITING:
-                return
-            with self._logging_failures("foretell"):
+        record = self._record(job_id)
+        if record is not None and record.state is JobState.WAITING:
+            with logged(self._metrics, "foretell"):
                 await self._slurm.foretell(job_id, text)
 
     def _submit_place(self, action: Place, ticket: int) -> None:
         record = self._state.engine.record(action.job_id)
         if record.spec.binding:
             late = self._late_pins.beside(action.job_id, action.placement)
-            workers = [self._workers[job_id] for job_id in late if job_id in self._workers]
+            workers = [task for job_id in late if (task := self._tasks.of(job_id)) is not None]
             if workers:
-                self._spawn(self._pin_after(workers, action, ticket))
+                self._tasks.spawn(self._pin_after(workers, action, ticket))
             else:
-                self._enqueue(action.job_id, lambda: self._pin(action, ticket))
+                self._tasks.add(action.job_id, lambda: self._pin(action, ticket))
         elif self._state.config.mode_of(record.spec.partition) is Mode.ADVISE:
-            self._enqueue(action.job_id, lambda: self._advise(action))
-
-    def _enqueue(self, job_id: JobId, work: Callable[[], Awaitable[None]]) -> None:
-        """Run some work after all other work for the same job."""
-        if job_id in self._queues:
-            self._queues[job_id].append(work)
-            return
-        self._queues[job_id] = [work]
-        self._workers[job_id] = self._spawn(self._work_off(job_id))
-
-    def _spawn(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
-
-    async def _work_off(self, job_id: JobId) -> None:
-        queue = self._queues[job_id]
-        try:
-            async with self._gate:
-                pass  # a renewal under way may hold this job; it must finish first
-            while queue:
-                async with self._slots:
-                    await queue[0]()
-                queue.pop(0)
-        except Exception:  # noqa: BLE001  supervises: a fault of one job must not stop the others
-            _log.exception("action_failed", job_id=job_id)
-            self._metrics.slurm_failures.labels("unexpected").inc()
-        finally:
-            del self._queues[job_id], self._workers[job_id]
+            self._tasks.add(action.job_id, lambda: self._advise(action))
 
     async def _pin_after(
         self, workers: Sequence[asyncio.Task[None]], action: Place, ticket: int
     ) -> None:
         """Pin a job once other jobs' pins to the other seats of its GPUs are taken back."""
         await asyncio.wait(workers)
-        self._enqueue(action.job_id, lambda: self._pin(action, ticket))
+        self._tasks.add(action.job_id, lambda: self._pin(action, ticket))
 
     async def _pin(self, action: Place, ticket: int) -> None:
         await self._recorder.wait_durable(ticket)
@@ -344,17 +288,15 @@ class Applier:
         self._poll()
 
     def _standing_pin(self, job_id: JobId) -> StandingPin | None:
-        try:
-            return self._state.engine.record(job_id).standing
-        except UnknownJob:
-            return None
+        record = self._record(job_id)
+        return None if record is None else record.standing
 
     async def _ask_for(self, job_id: JobId, placement: Placement, outcome: str) -> bool:
         """Ask Slurm for a placement, and report a refusal. Returns whether Slurm accepted it."""
         began_s = time.perf_counter()
         lease_s = round(self._state.config.slurm.lease_s)
         is_eligible = job_id in self._eligible
-        self._lease_plan.forget(job_id)  # the lease that it gets after this pin is a short one
+        self._leases.note_short(job_id)
         try:
             with self._late_pins.asking(job_id, placement):
                 await self._slurm.pin(job_id, placement, lease_s=lease_s, is_eligible=is_eligible)
@@ -378,9 +320,8 @@ class Applier:
 
     def _is_current(self, action: Place) -> bool:
         """Whether the engine still wants this placement: events since may have changed it."""
-        try:
-            record = self._state.engine.record(action.job_id)
-        except UnknownJob:
+        record = self._record(action.job_id)
+        if record is None:
             return False
         return record.state is JobState.PLACING and record.placement == action.placement
 
@@ -393,7 +334,7 @@ class Applier:
             return  # it never had one, or it is pinned again already
         lease_s = round(self._state.config.slurm.lease_s)
         self._eligible.discard(job_id)
-        with self._logging_failures("unpin"):
+        with logged(self._metrics, "unpin"):
             try:
                 reason = await self._slurm.unpin(job_id, lease_s)
             except JobNotWaiting:
@@ -423,14 +364,12 @@ class Applier:
 
     def _is_stop_wanted(self, job_id: JobId) -> bool:
         """Whether the engine still wants the job stopped: it may have dropped that plan."""
-        try:
-            return self._state.engine.record(job_id).state is JobState.STOPPING
-        except UnknownJob:
-            return False
+        record = self._record(job_id)
+        return record is not None and record.state is JobState.STOPPING
 
     async def _restore_request(self, job_id: JobId) -> None:
         lease_s = round(self._state.config.slurm.lease_s)
-        with self._logging_failures("return"):
+        with logged(self._metrics, "return"):
             await self._slurm.unpin(job_id, lease_s)
             _log.info("job_returned", job_id=job_id)
             failpoint.reach("after_return")
@@ -441,14 +380,13 @@ class Applier:
 
     def _keeps_types(self, job_id: JobId) -> bool:
         """Whether a pin, maybe of an earlier daemon, has left its types and nodes in the job."""
-        with contextlib.suppress(UnknownJob):
-            return bool(self._state.engine.record(job_id).spec.fixed_indices)
-        return False
+        record = self._record(job_id)
+        return record is not None and bool(record.spec.fixed_indices)
 
     async def _unpin_and_release(self, job_id: JobId) -> None:
         """Release a job to Slurm, after taking back its pin if it has one."""
         lease_s = round(self._state.config.slurm.lease_s)
-        with self._logging_failures("let_go"):
+        with logged(self._metrics, "let_go"):
             self._eligible.discard(job_id)
             if job_id in self._pinned or self._keeps_types(job_id):
                 self._pinned.pop(job_id, None)
@@ -456,19 +394,7 @@ class Applier:
             await self._slurm.release([job_id])
 
     async def _advise(self, action: Place) -> None:
-        placement = action.placement
-        gpus = ",".join(map(str, placement.gpu_indices))
-        text = f"nodes={','.join(placement.nodes)} gpus={gpus}"
-        with self._logging_failures("advise"):
+        gpus = ",".join(map(str, action.placement.gpu_indices))
+        text = f"nodes={','.join(action.placement.nodes)} gpus={gpus}"
+        with logged(self._metrics, "advise"):
             await self._slurm.advise(action.job_id, text)
-
-    @contextlib.contextmanager
-    def _logging_failures(self, operation: str) -> Iterator[None]:
-        """Log and count what Slurm refuses; the next poll of the queue shows the job's state."""
-        try:
-            yield
-        except JobNotWaiting as error:
-            _log.info("job_moved_on", operation=operation, error=str(error))
-        except SlurmError as error:
-            self._metrics.slurm_failures.labels(operation).inc()
-            _log.warning("slurm_failed", operation=operation, error=str(error))

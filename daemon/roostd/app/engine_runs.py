@@ -131,9 +131,9 @@ class EngineRuns:
 
     def _pairs(self, score: ScorePolicy) -> tuple[PairCorrection, ...]:
         """Return what progress has taught of the model of a score, for the whole run."""
-        book = self._state.progress
-        is_asked = isinstance(score, NeighbourScore) and score.name == book.model
-        return pairs_of(book.table.state()) if is_asked else ()
+        tracker = self._state.progress
+        is_asked = isinstance(score, NeighbourScore) and score.name == tracker.model
+        return pairs_of(tracker.table.state()) if is_asked else ()
 
     def _load_score(self) -> ScorePolicy:
         state, model = self._state, self._state.config.choice.in_effect.model

@@ -38,7 +38,7 @@ class ForecastErrors:
 
     def __init__(self, state: DaemonState, path: Path) -> None:
         self._state, self._path = state, path
-        # Days by the wall clock, which goes on while there is no daemon.
+        # Days by the wall clock, which continues while there is no daemon.
         self._day_shift = int(state.clock.to_epoch_s(0.0) // DAY_S)
         self._calibration = Calibration(known=self._read())
         self._stored, self._stored_s = self._calibration.counts(), state.clock.now_s()

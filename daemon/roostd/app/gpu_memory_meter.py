@@ -16,7 +16,7 @@ from roost_engine.domain.model import JobId, NodeShare
 from roost_engine.job_record import JobRecord
 from roostd.ops.files import FileTooLarge, read_bounded
 from roostd.state import DaemonState
-from roostd.telemetry.gpu_memory import MOST_BYTES, GpuMemoryBook, GpuMemoryFileError, read_book
+from roostd.telemetry.gpu_memory import MOST_BYTES, GpuMemoryFileError, GpuMemoryPeaks, read_peaks
 from roostd.telemetry.probe_messages import column
 
 _log = structlog.get_logger(__name__)
@@ -46,8 +46,8 @@ class GpuMemoryMeter:
     """See the module.
 
     Args:
-        state: has the engine, the clock, the probes' newest reports, and the book to add to.
-        path: where the book is stored.
+        state: has the engine, the clock, the probes' newest reports, and the peaks to add to.
+        path: where the peaks are stored.
     """
 
     def __init__(self, state: DaemonState, path: Path) -> None:
@@ -67,18 +67,18 @@ class GpuMemoryMeter:
             self.store()
 
     def store(self) -> None:
-        """Store the book if it has changed."""
-        self._stored_s, book = self._state.clock.now_s(), self._state.gpu_memory
-        if book.run_count == self._stored_count:
+        """Store the peaks if they have changed."""
+        self._stored_s, peaks = self._state.clock.now_s(), self._state.gpu_memory
+        if peaks.run_count == self._stored_count:
             return
         new = self._path.with_suffix(".new")
         try:
-            new.write_text(book.text(), encoding="utf-8")
+            new.write_text(peaks.text(), encoding="utf-8")
             new.replace(self._path)
         except OSError as error:
             _log.error("gpu_memory_not_stored", path=str(self._path), error=str(error))
         else:
-            self._stored_count = book.run_count
+            self._stored_count = peaks.run_count
 
     def _look(self) -> None:
         held = set(self._state.engine.cluster.held_jobs())
@@ -127,11 +127,11 @@ class GpuMemoryMeter:
             return None
         return max((int(each) for each in found if each is not None), default=0)
 
-    def _stored(self) -> GpuMemoryBook:
+    def _stored(self) -> GpuMemoryPeaks:
         try:
-            return read_book(read_bounded(self._path, MOST_BYTES))
+            return read_peaks(read_bounded(self._path, MOST_BYTES))
         except FileNotFoundError:
-            return GpuMemoryBook()
+            return GpuMemoryPeaks()
         except (OSError, UnicodeDecodeError, FileTooLarge, GpuMemoryFileError) as error:
             _log.error("gpu_memory_not_read", path=str(self._path), error=str(error))
-            return GpuMemoryBook()
+            return GpuMemoryPeaks()

@@ -28,8 +28,8 @@ class InterferenceKeeper:
     """See the module.
 
     Args:
-        state: has the clock and the book of progress.
-        path: where the book is stored.
+        state: has the clock and the progress of jobs.
+        path: where what it learned is stored.
     """
 
     def __init__(self, state: DaemonState, path: Path) -> None:
@@ -39,36 +39,38 @@ class InterferenceKeeper:
         self._stored_count = state.progress.report_count
 
     def poll(self) -> None:
-        """Store the book if that is due. To be called about once a second.
+        """Store what was learned if that is due. To be called about once a second.
 
         A full table takes 0.1 s to write as text: a thread does that, from a copy.
         """
         if self._state.clock.now_s() - self._stored_s < _STORE_EVERY_S:
             return
-        self._stored_s, book = self._state.clock.now_s(), self._state.progress
-        if book.report_count != self._stored_count and not self._writer.is_alive():
-            self._writer = Thread(target=self._write, args=(book.learned(), book.report_count))
+        self._stored_s, tracker = self._state.clock.now_s(), self._state.progress
+        if tracker.report_count != self._stored_count and not self._writer.is_alive():
+            self._writer = Thread(
+                target=self._write, args=(tracker.learned(), tracker.report_count)
+            )
             self._writer.start()
 
     def store(self) -> None:
-        """Store the book if it has changed, and return once that is done."""
+        """Store what was learned if it has changed, and return once that is done."""
         if self._writer.is_alive():
             self._writer.join()
-        book = self._state.progress
-        if book.report_count != self._stored_count:
-            self._write(book.learned(), book.report_count)
+        tracker = self._state.progress
+        if tracker.report_count != self._stored_count:
+            self._write(tracker.learned(), tracker.report_count)
 
     def _write(self, learned: Learned, report_count: int) -> None:
-        """Write the file; the book says why if that fails."""
-        book, new = self._state.progress, self._path.with_suffix(".new")
+        """Write the file; the tracker has the reason if that fails."""
+        tracker, new = self._state.progress, self._path.with_suffix(".new")
         try:
             new.write_text(text_of(learned), encoding="utf-8")
             new.replace(self._path)
         except OSError as error:
-            book.fault = f"{self._path}: {error.strerror}"
+            tracker.fault = f"{self._path}: {error.strerror}"
             _log.error("interference_not_stored", path=str(self._path), error=str(error))
         else:
-            self._stored_count, book.fault = report_count, ""
+            self._stored_count, tracker.fault = report_count, ""
 
     def _read(self) -> Learned:
         try:

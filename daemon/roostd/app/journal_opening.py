@@ -63,7 +63,7 @@ class JournalOpener:
             _log.error(
                 "journal_unusable",
                 error=str(error),
-                cure="free space or mend the disk; placement goes on, nothing is recorded",
+                cure="free space or mend the disk; placement continues, nothing is recorded",
             )
             return OpenedJournal(journal or self._readable(), str(error))
         return OpenedJournal(journal)

@@ -20,7 +20,7 @@ class PairTeller:
     """See the module.
 
     Args:
-        state: has the clock, the engine and the book of progress.
+        state: has the clock, the engine and the progress of jobs.
         plugins: returns those of the run.
         emit: puts an event on the engine's queue.
     """
@@ -35,16 +35,16 @@ class PairTeller:
 
     def poll(self) -> None:
         """Tell what has changed if that is due. To be called about once a second."""
-        state, book = self._state, self._state.progress
+        state, tracker = self._state, self._state.progress
         now_s, plugins = state.clock.now_s(), self._plugins()
         if plugins is not self._of:
             self._of, self._known, self._told_count = plugins, by_key(plugins.neighbours), -1
         score = state.engine.policies.score
-        is_due = now_s - self._told_s >= _TELL_EVERY_S and book.report_count != self._told_count
-        if not is_due or not isinstance(score, NeighbourScore) or score.name != book.model:
+        is_due = now_s - self._told_s >= _TELL_EVERY_S and tracker.report_count != self._told_count
+        if not is_due or not isinstance(score, NeighbourScore) or score.name != tracker.model:
             return
-        self._told_s, self._told_count = now_s, book.report_count
-        pairs = pairs_of(book.table.state())
+        self._told_s, self._told_count = now_s, tracker.report_count
+        pairs = pairs_of(tracker.table.state())
         changed = changes_of(self._known, pairs)
         if changed:
             self._known.update(by_key(changed))

@@ -1,7 +1,7 @@
 """Feeds the policy in shadow, and keeps its choices: the daemon's side of `policy_shadow_worker`.
 
 The decision loop only appends to a list. A task of its own sends what has gathered, a few hundred
-events at a time, and reads the answer. A shadow that falls too far behind or dies begins anew with
+events at a time, and reads the answer. A shadow that falls too far behind or dies begins again with
 the next engine; the daemon's decisions never wait for it.
 """
 
@@ -60,7 +60,7 @@ class PolicyShadow:
         self._is_on = False
 
     def begin(self, plugins: Plugins, speeds: tuple[ModelSpeeds, ...]) -> None:
-        """Begin anew beside a fresh engine, if a policy is in shadow.
+        """Begin again beside a fresh engine, if a policy is in shadow.
 
         Args:
             plugins: of that engine.

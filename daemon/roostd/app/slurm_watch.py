@@ -167,7 +167,7 @@ class SlurmWatch:
     def follow_wall_clock(self) -> None:
         """Read the queue again, now, if the wall clock was set: begin times are wall clock times.
 
-        All jobs are read anew then; those that have not changed otherwise are not.
+        All jobs are read again then; otherwise only those that have changed.
         """
         step_s = self._state.clock.follow_wall()
         if step_s:

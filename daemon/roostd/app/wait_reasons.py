@@ -30,7 +30,7 @@ class WaitReasons:
         self._announced.pop(job_id, None)
 
     def take(self) -> dict[JobId, str]:
-        """Return the reasons to announce now, and collect anew."""
+        """Return the reasons to announce now, and begin to collect the next ones."""
         due, self._unannounced = self._unannounced, {}
         return self._overtaken() | due
 

@@ -2,7 +2,7 @@
 
 JSON lines in `audit.log` of paths.state_dir, readable for root and the daemon's user only, in a
 chain of hashes (roost_formats.audit.chain). `audit.head` beside it has the hash of the last line,
-so that a rotated log goes on with the same chain.
+so that a rotated log continues the same chain.
 """
 
 import contextlib

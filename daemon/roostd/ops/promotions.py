@@ -1,4 +1,4 @@
-"""The promotions that outlive a restart: which policy was promoted, by what evidence, by whom.
+"""Keeps promotions across restarts: the policy, the evidence for it, the administrator.
 
 They are one file in paths.state_dir, in the journal's codec with its checksum, written whole beside
 the old one and renamed. A file that cannot be read is put aside: the configured policies decide.

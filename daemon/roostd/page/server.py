@@ -33,7 +33,7 @@ class LiveAnswers:
 
     def __init__(self, state: DaemonState, loop: asyncio.AbstractEventLoop) -> None:
         self._state, self._loop = state, loop
-        self._reading = threading.Lock()  # one document at a time, whoever asks
+        self._reading = threading.Lock()  # one document at a time, for all that ask
         self._text, self._read_s = "", float("-inf")
         self._report = LastReport(state.config.paths.state_dir)
 

@@ -39,19 +39,19 @@ def response(state: DaemonState, count: int) -> pb.GetInterferenceResponse:
         state: the daemon's state.
         count: at most so many of each; 0: 20.
     """
-    book, score = state.progress, state.engine.policies.score
+    tracker, score = state.progress, state.engine.policies.score
     decides = isinstance(score, NeighbourScore)
     most = min(count or _DEFAULT_COUNT, _MOST_COUNT)
-    rows, kinds = book.table.worst(None), book.table.kinds()
+    rows, kinds = tracker.table.worst(None), tracker.table.kinds()
     return pb.GetInterferenceResponse(
-        model=score.name if isinstance(score, NeighbourScore) else book.model,
+        model=score.name if isinstance(score, NeighbourScore) else tracker.model,
         decides=decides,
         correcting_count=len(score.corrections) if isinstance(score, NeighbourScore) else 0,
         rows=[_row(*row) for row in rows[:most]],
         kinds=[_kind(*kind) for kind in list(kinds.items())[:most]],
         row_count=len(rows),
         kind_count=len(kinds),
-        fault="; ".join(_known((book.fault, book.model_fault))),
+        fault="; ".join(_known((tracker.fault, tracker.model_fault))),
         shared_pairs=[_pair(pair) for pair in _corrected(state)[:most]],
     )
 

@@ -128,7 +128,7 @@ class SocketFront:
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         caller = _caller(writer.get_extra_info("socket"))
-        if not self._has_room(caller.uid):
+        if not self._has_capacity(caller.uid):
             _log.warning("connection_refused", socket=self._path.name, uid=caller.uid)
             writer.close()
             return
@@ -136,7 +136,7 @@ class SocketFront:
         self._connections[task] = caller.uid
         task.add_done_callback(self._connections.pop)
 
-    def _has_room(self, uid: int) -> bool:
+    def _has_capacity(self, uid: int) -> bool:
         """Whether one more connection of a user is admitted: no user may use up all of them."""
         if uid in (0, os.geteuid()):
             return len(self._connections) < MOST_CONNECTIONS + SPARE_CONNECTIONS_OF_ROOT
@@ -156,7 +156,7 @@ class SocketFront:
     async def _join(
         self, caller: Caller, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
-        token = secrets.token_hex(8)  # so that nobody can take the name before
+        token = secrets.token_hex(8)  # so that no other process can take the name first
         self._groups[token] = _groups(writer.get_extra_info("socket"))
         try:
             inner_reader, inner_writer = await self._open(caller, token)

@@ -37,7 +37,7 @@ _fields_read = attrgetter(
     *(
         *("submit_epoch_s", "restart_count", "array_number", "user_id", "partition", "task_count"),
         *("time_limit_s", "node_count", "cpu_count", "cpus_per_task", "tasks_per_node", "tres"),
-        *("tres_total", "memory_bytes", "is_memory_given", "required_nodes", "features"),
+        *("tres_total", "memory_bytes", "required_nodes", "features"),
         *("over_subscribe", "reservation", "is_heterogeneous", "unread_task_count", "task_ids"),
         *("admin_comment", "account", "qos", "licenses"),
     )

@@ -51,7 +51,7 @@ def user_id_of(name: str) -> int | None:
 def members_of(name: str) -> frozenset[int]:
     """Return the ids of a group's users by the machine's own databases, as slurmctld finds them.
 
-    These are the users whom the group names and those whose own group it is.
+    These are the users that the group names and those whose own group it is.
     """
     try:
         group = grp.getgrnam(name)

@@ -27,7 +27,7 @@ class GpuMemoryFileError(RoostError):
     """What was learned before cannot be read."""
 
 
-class GpuMemoryBook:
+class GpuMemoryPeaks:
     """The highest use of each of the last runs, by kind; the kinds that ran last are kept.
 
     Attributes:
@@ -61,13 +61,13 @@ class GpuMemoryBook:
         return json.dumps({"schema": _SCHEMA, "kinds": kinds}, separators=(",", ":"))
 
 
-def read_book(text: str) -> GpuMemoryBook:
-    """Read what `GpuMemoryBook.text` returned.
+def read_peaks(text: str) -> GpuMemoryPeaks:
+    """Read what `GpuMemoryPeaks.text` returned.
 
     Raises:
         GpuMemoryFileError: it is something else.
     """
-    book = GpuMemoryBook()
+    found = GpuMemoryPeaks()
     try:
         document = json.loads(text)
         if document["schema"] != _SCHEMA:
@@ -80,13 +80,13 @@ def read_book(text: str) -> GpuMemoryBook:
                     raise ValueError(f"{peak_bytes!r:.40} is no number of bytes")
                 if not 0 <= peak_bytes <= _MOST_MEMORY_BYTES:
                     raise ValueError(f"no GPU has {peak_bytes} bytes")
-                book.note_run(int(user), name, peak_bytes)
+                found.note_run(int(user), name, peak_bytes)
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise GpuMemoryFileError(
             f"is none of GPU memory: {type(error).__name__}: {error}"
         ) from error
-    book.run_count = 0
-    return book
+    found.run_count = 0
+    return found
 
 
 def _kind(user_id: int, name: str) -> str:

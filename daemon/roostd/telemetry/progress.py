@@ -74,7 +74,7 @@ class Expected:
     placement: str = ""
 
 
-class ProgressBook:
+class ProgressTracker:
     """See the module.
 
     Attributes:

@@ -11,7 +11,6 @@ from typing import NamedTuple
 from roost_engine.domain.model import NodeName, NodeShare
 
 FIRST, SECOND = 0, 1
-SEATS = (FIRST, SECOND)
 
 
 class Slot(NamedTuple):

@@ -1,4 +1,4 @@
-"""One way in which the queue may go on: every run time and every arrival is given.
+"""Simulates the queue once: every run time and every arrival is given.
 
 This is list scheduling on counts of free GPUs, not the engine: after each end or arrival the jobs
 are offered GPUs in order, jobs of one demand fit together or not at all, a job takes the fullest
@@ -89,7 +89,7 @@ class WaitingGroup:
 
 
 class Play:
-    """The queue as it goes on.
+    """One simulation of the queue.
 
     Args:
         snapshot: the queue now.
@@ -341,7 +341,7 @@ class Play:
     def _reserve(self, turn: Turn) -> None:
         """Reserve the nodes that have capacity soonest by time limits, until the job starts.
 
-        The engine chooses them anew in each pass.
+        The engine chooses them again in each pass.
         """
         if self._reserved_for == turn[2]:
             return

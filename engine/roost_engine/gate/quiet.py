@@ -6,8 +6,8 @@ The value test of the delay gate, with what the score of neighbours predicts in 
     Δ*    = argmax over Δ of gain · P(T ≤ Δ) - weight · E[min(T, Δ)]
 
 lost: the predicted share of its speed that the job loses to neighbours at the place that the score
-prefers; 0 where no score of neighbours is in service. T: how long such waits were until a quiet
-place came. All else as in gate.delay, also the caps.
+prefers; 0 where no score of neighbours is in service. T: how long such waits were until there was
+a quiet place. All else as in gate.delay, also the caps.
 """
 
 from dataclasses import dataclass, field
@@ -17,8 +17,8 @@ from roost_engine.gate.timers import Timers, TimersState
 from roost_engine.gate.waiting_curve import WaitSample
 from roost_engine.prediction.job_class import TimerClass
 
-LEAST_LOST_FRAC = 0.05  # less is not worth a wait; and a place that costs less is quiet
-_QUIET = 0  # the number of the waiting curves: there is one kind of quiet place
+LEAST_LOST_FRAC = 0.05  # less is not worth a wait; and what costs less is a quiet place
+_QUIET = 0  # the number of the waiting curves: they are of one kind
 
 
 @dataclass(slots=True)
@@ -29,7 +29,7 @@ class QuietWait:
         queued_s: when the wait for GPUs began, which tells it from an earlier wait of the job.
         since_s: when the job first declined a place because of its neighbours.
         timers: class of the job.
-        is_quiet: whether the newest offer was quiet.
+        is_quiet: whether the newest offer was a quiet place.
     """
 
     queued_s: float
@@ -57,7 +57,7 @@ class QuietWaits:
         self._waits: dict[JobId, QuietWait] = {}
 
     def is_quiet(self, job_id: JobId, lost_frac: float) -> bool:
-        """Return whether an offer is quiet; the job's open wait notes it."""
+        """Return whether an offer is a quiet place; the job's open wait notes it."""
         is_quiet = not lost_frac >= LEAST_LOST_FRAC
         if (wait := self._waits.get(job_id)) is not None:
             wait.is_quiet = is_quiet

@@ -79,14 +79,6 @@ class WaitingCurve:
         at_end = self.left[-1] if self.left else 1.0
         return self.end_s + log(at_end / (1.0 - q_frac)) / self.answers_per_s
 
-    def chance(self, waited_s: float, within_s: float) -> float:
-        """Return the probability that a wait of `waited_s` is answered within `within_s` more.
-
-        1 - S(waited + within) / S(waited); 0 where S(waited) is 0.
-        """
-        survival = self.left_after(waited_s)
-        return 1.0 - self.left_after(waited_s + within_s) / survival if survival > 0 else 0.0
-
     def best_stop(self, waited_s: float, gain_s: float, longest_s: float, weight: float) -> float:
         """Return the further wait Δ that is worth most, in seconds; 0: a further wait does not pay.
 

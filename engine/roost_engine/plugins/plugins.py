@@ -298,7 +298,8 @@ class Plugins:
                 gate = DelayGate(self.gate, policies.predictors)
                 if self.knowledge.gate is not None:
                     gate.restore(self.knowledge.gate)
-                return _with_delay_gate(policies, gate)
+                learned = replace(policies.learned, gate=gate)
+                return replace(policies, gate=gate, timers=gate.timers, learned=learned)
 
     def _with_sharing(self, policies: Policies) -> Policies:
         if self.sharing is None:
@@ -322,16 +323,6 @@ class Plugins:
         if self.knowledge.preemption is not None:
             preemption.restore(self.knowledge.preemption)
         return replace(policies, learned=replace(policies.learned, preemption=preemption))
-
-
-def delay_policies(gate: DelayGate) -> Policies:
-    """Return policies with a delay gate and what belongs to it, and the defaults for the rest."""
-    return _with_delay_gate(Policies(predictors=gate.predictors), gate)
-
-
-def _with_delay_gate(policies: Policies, gate: DelayGate) -> Policies:
-    learned = replace(policies.learned, gate=gate)
-    return replace(policies, gate=gate, timers=gate.timers, learned=learned)
 
 
 def knowledge_of(policies: Policies, before: Knowledge) -> Knowledge:

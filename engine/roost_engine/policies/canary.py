@@ -17,7 +17,6 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -129,13 +128,10 @@ class CanaryScore:
     """Holds two score policies; `Scorer` asks `of`, which knows the user.
 
     Attributes:
-        is_split: tells `Scorer` that there are two.
         active: scores for all other users.
         candidate: scores for the users of the share.
         share: of the users.
     """
-
-    is_split: Literal[True] = True
 
     def __init__(self, active: ScorePolicy, candidate: ScorePolicy, share: UserShare) -> None:
         self.active, self.candidate, self.share = active, candidate, share

@@ -220,7 +220,7 @@ class Predictors(Protocol):
         """Learn how a wait came out."""
 
     def holds(self, job_id: JobId, user_id: int, gpu_count: int, at_s: float) -> None:
-        """Note that any job holds so many GPUs now, whoever started it; 0: it holds none.
+        """Note how many GPUs a job holds now, under Roost or not; 0: it holds none.
 
         Its user is domain.model.UNKNOWN_USER where the job is not under Roost.
         """

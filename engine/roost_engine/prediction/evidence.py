@@ -6,12 +6,12 @@ mean of several products
 
     E_f = (1 + f (y_1 - m) / m) (1 + f (y_2 - m) / m) ...       f = 0.1, 0.25, 0.5
 
-which are the fortunes of players who bet the part f of what they have against the promise. While
-the promise holds no fortune grows in expectation, so the probability that the evidence ever reaches
-LIMIT is at most 1 / LIMIT, however often one looks (Ville's inequality; Waudby-Smith and Ramdas,
-Estimating means of bounded random variables by betting, 2024). No fortune falls below a floor, so
-that a policy which was good for months is not trusted for ever; the bound then holds anew for each
-stretch that begins at the floor, and is lower there.
+Each E_f is the wealth of a player who bets the fraction f of it against the promise at each job.
+While the promise holds no wealth grows in expectation, so the probability that the evidence ever
+reaches LIMIT is at most 1 / LIMIT, however often it is read (Ville's inequality; Waudby-Smith and
+Ramdas, Estimating means of bounded random variables by betting, 2024). No wealth falls below a
+floor, so that a policy which was good for months is not trusted for ever; the bound then holds
+again from each time at the floor, and is lower there.
 
 Example: m = 0.5 and a job with y = 1 multiplies E_0.5 by 1.5, one with y = 0 by 0.5.
 """

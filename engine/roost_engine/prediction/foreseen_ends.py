@@ -3,7 +3,7 @@
 A time limit is a bound, a prediction is none. So limits decide wherever there is a usable one; a
 prediction stands in for a missing or absurd limit, and for the limit of a job that was let past a
 reservation because jobs like it end in time. A job that outlives its prediction counts with its
-limit from then on, or is predicted anew if it has none.
+limit from then on, or is predicted again if it has none.
 """
 
 from collections.abc import Iterable, Iterator
@@ -117,7 +117,7 @@ class ForeseenEnds:
         return self._guessed.values()
 
     def renew(self, at_s: float) -> None:
-        """Count the jobs anew that have outlived their predictions."""
+        """Predict or bound again the ends of jobs that have outlived their predictions."""
         if not self._guessed:
             return
         due = takewhile(lambda end: end[0] <= at_s, tuple(self._ends))

@@ -8,7 +8,7 @@ and its name. Of each kind the table knows by bands of age
 
 ended(b): jobs that ended in band b; entered(b): jobs that came so far, with those that still run;
 h': the same of the next wider kind. So a kind with few jobs is predicted like the next wider one,
-and a new user like everybody. Jobs that still run count in each band that they have left: without
+and a new user like all users. Jobs that still run count in each band that they have left: without
 them long jobs would look short for as long as they run. Counts fade with time, and those of narrow
 kinds also with each later job, because users change what they run. Each end is spread over
 neighbouring bands: the next run of the same job is a little longer or shorter.

@@ -6,7 +6,6 @@ On every other level its vector is weighted by the share of the other GPUs of th
 `uplink`: of the rack) that it holds. Page: docs/interference.md.
 """
 
-from collections.abc import Mapping, Sequence
 from math import inf
 from typing import NamedTuple, Protocol
 
@@ -126,29 +125,6 @@ def checked(name: str, found: Slowdowns, count: int) -> Slowdowns:
     if not (np.isfinite(mean).all() and np.isfinite(spread).all()):
         raise PolicyError(f"{name} answered a slowdown that is not finite")
     raise PolicyError(f"{name} answered a slowdown below 0 or above {MOST}, or no spread")
-
-
-def case_of(
-    own: NDArray[np.float32],
-    beside: Mapping[str, Sequence[NDArray[np.float32]]],
-    tier: Tier = Tier.NODE,
-) -> Cases:
-    """Return one case as a batch of one.
-
-    Args:
-        own: the job's vector.
-        beside: by level, the neighbours' vectors, weighted; their order does not matter.
-        tier: of the job.
-    """
-    cases = Cases.empty(1)
-    cases.own[0] = own
-    cases.tier[0] = np.arange(len(TIER_COLUMNS)) == tier
-    for level, vectors in beside.items():
-        if len(vectors):
-            # Sorted before they are added, so that the sum is the same to the last bit.
-            listed = sorted(np.asarray(each, dtype=np.float64).tolist() for each in vectors)
-            cases.level(level)[0] = np.array(listed).sum(axis=0)
-    return cases
 
 
 UNKNOWN: NDArray[np.float32] = vector({})

@@ -6,9 +6,9 @@ shrunk towards 0 by as many imagined observations:
 
     residual(a beside b) = as victim(a) + beside(b, as a saw it) + placed(a on this level)
 
-Only reports of a's own user enter rows of a, and rows of a only correct predictions of a. A user
-who reports nonsense gets wrong predictions for jobs of that user, and no other job has. One report
-counts for at most three spreads, and a correction is never more than one prior spread.
+Only reports of a's own user enter rows of a, and rows of a correct predictions of a only. So a user
+who reports nonsense spoils the predictions for that user's jobs, and no others. One report counts
+for at most three spreads, and a correction is never more than one prior spread.
 """
 
 from collections.abc import Iterable, Mapping

@@ -117,7 +117,7 @@ class Predictors:
         self.speed.learn(run)
 
     def holds(self, job_id: JobId, user_id: int, gpu_count: int, at_s: float) -> None:
-        """Note that any job holds so many GPUs now, whoever started it; 0: it holds none."""
+        """Note how many GPUs a job holds now, under Roost or not; 0: it holds none."""
         self.users.hold(job_id, user_id, gpu_count, at_s)
         if gpu_count:
             self.backlog.start(job_id, gpu_count)

@@ -137,8 +137,9 @@ class LearnedOrder:
     def _moved_s(self, spec: JobSpec, due_s: float) -> float:
         """Return the due time of a job that its owner may have moved past others.
 
-        It takes theirs, and of equal due times the one with the higher priority goes first. Each is
-        taken once, and kept: who moves every new job past the same old one gains nothing.
+        It takes theirs, and of equal due times the one with the higher priority goes first. A due
+        time is taken once and stays: a user who moves every new job past the same old one gains
+        nothing.
         """
         own_s, known = due_s, self._due_s
         if spec.overtakes:

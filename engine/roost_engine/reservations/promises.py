@@ -66,7 +66,7 @@ class Promises:
             record.promise = Promise(first_s=start_s, start_s=start_s)
         elif start_s > known.start_s + _MOVED_S:
             moved = f"its promised start was moved by {start_s - known.start_s:.0f} s because "
-            why = moved + self._cause(reservation.nodes, known.start_s)
+            why = moved + self._cause(reservation.nodes)
             record.promise = replace(known, start_s=start_s, why=why)
         else:
             return
@@ -91,7 +91,7 @@ class Promises:
         elif record.last_try is not None:
             report_capacity(record, record.last_try, actions)
 
-    def _cause(self, nodes: NodeSet, promised_s: float) -> str:
+    def _cause(self, nodes: NodeSet) -> str:
         """Return why a job starts later than promised."""
         overran = max(self._outlived(nodes), default=None)
         if overran is None:

@@ -7,7 +7,7 @@ a spread of 0.39 (docs/sharing.md).
 
 The speeds that jobs report beside each other correct what was measured: the site's mean counts as
 much as MEASURED_RUNS runs. What a user's jobs report corrects only what that user's jobs lose, so
-that one who reports falsely changes the estimates of no other.
+that a user who reports falsely changes the estimates of no other user.
 """
 
 from collections.abc import Mapping

@@ -1,6 +1,7 @@
 """Builders of nodes, jobs and link matrices, and a harness that plays Slurm for an engine."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from roost_engine.domain.actions import Action, LetGo, Place, Preempt, Wait, WakeAt
 from roost_engine.domain.events import (
@@ -27,6 +28,7 @@ from roost_engine.domain.model import (
 )
 from roost_engine.domain.topology import Level, Link, LinkMatrix
 from roost_engine.engine import Engine, EngineConfig
+from roost_engine.gate.delay import DelayGate
 from roost_engine.job_record import JobRecord, JobState, shares_of
 from roost_engine.plugins.plugins import Policies
 
@@ -278,3 +280,9 @@ def preempted(actions: Iterable[Action]) -> dict[str, str | None]:
 def let_go(actions: Iterable[Action]) -> dict[str, str]:
     """Return the jobs that these actions release to plain Slurm, each with the reason."""
     return {action.job_id: action.reason for action in actions if isinstance(action, LetGo)}
+
+
+def delay_policies(gate: DelayGate) -> Policies:
+    """Return policies with a delay gate and what belongs to it, and the defaults for the rest."""
+    policies = Policies(predictors=gate.predictors, gate=gate, timers=gate.timers)
+    return replace(policies, learned=replace(policies.learned, gate=gate))

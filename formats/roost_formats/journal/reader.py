@@ -24,7 +24,7 @@ _T = TypeVar("_T")
 _MAGIC = b"SQLite format 3\x00"
 _PIECE_ROWS = 2_000
 _DAMAGED = (
-    "the file is damaged or was cut short; copy it anew, with journal.sqlite-wal where there is one"
+    "the file is damaged or cut short; copy it again, with journal.sqlite-wal where there is one"
 )
 
 

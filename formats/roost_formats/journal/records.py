@@ -19,7 +19,7 @@ class RunHead:
 
     Attributes:
         version: of the daemon.
-        policy: who scored: "heuristic", or "onnx:" and twelve digits of the model's sha256.
+        policy: what scored: "heuristic", or "onnx:" and twelve digits of the model's sha256.
         epoch_of_zero_s: the wall clock at engine time 0, seconds since 1970.
         began_s: engine time.
         config: the engine's configuration, encoded by journal.codec.

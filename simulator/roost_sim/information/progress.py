@@ -69,15 +69,6 @@ class EndedJob(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class PastRun:
-    """An EndedJob with nothing else."""
-
-    job_id: JobId
-    gpu_count: int
-    ran_s: float
-
-
-@dataclass(frozen=True, slots=True)
 class ProgressTable:
     """The progress of all jobs in the system, and the jobs that have ended.
 

@@ -167,7 +167,7 @@ class ModelShelf:
 
         Args:
             name: "heuristic", or "onnx:" and twelve digits of a model's sha256.
-            where: who has it, for the error.
+            where: the part that has it, for the error.
 
         Raises:
             RecordingError: its model is not available, or does not load.

@@ -89,16 +89,3 @@ class TierEfficiency:
                 fullest = -(-gpus // nodes)
                 spot = Spot(tier=tier, gpu_count=gpus, node_count=nodes, fullest_gpu_count=fullest)
                 return 1.0 / (1.0 + self.speed.overhead(profile, spot))
-
-
-def tier_efficiencies(profile: JobProfile, gpu_count: int, cluster: ClusterSpec) -> Efficiencies:
-    """Return efficiency on one node, in one rack and across racks. See TierEfficiency.
-
-    For many jobs, make one TierEfficiency: this function reads every node of the cluster.
-
-    Args:
-        profile: of the job.
-        gpu_count: GPUs of the job, at least 1.
-        cluster: where the job could run.
-    """
-    return TierEfficiency.of(cluster).efficiencies(profile, gpu_count)

@@ -176,39 +176,6 @@ async def test_a_job_of_a_crowd_whose_pin_was_taken_back_is_renewed_in_the_next_
     assert site.slurm.argvs[-1] == commands.renew([third], 120)
 
 
-async def test_a_first_lease_is_made_a_full_one_once() -> None:
-    site = Site()
-    placing, _ = site.submit()
-    waiting = site.wait_in_line()
-    for _ in range(3):
-        await site.applier.renew_first([placing, waiting])
-    assert site.slurm.argvs == [commands.renew([waiting], 60)]
-    other = site.wait_in_line()
-    await site.applier.renew_first([waiting, other])
-    assert site.slurm.argvs[1:] == [commands.renew([other], 60)]
-    await site.applier.renew([waiting, other])
-    await site.applier.renew_first([waiting, other])
-    assert len(site.slurm.argvs) == 3
-
-
-async def test_a_first_lease_that_slurm_does_not_renew_is_renewed_later() -> None:
-    site = Site()
-    site.slurm.inject("renew", Fault.LOST_BEFORE)
-    waiting = site.wait_in_line()
-    await site.applier.renew_first([waiting])
-    assert not site.slurm.argvs
-    await site.applier.renew_first([waiting])
-    assert site.slurm.argvs == [commands.renew([waiting], 60)]
-
-
-async def test_a_renewal_that_fails_is_counted_and_raises_nothing() -> None:
-    site = Site()
-    site.slurm.inject("renew", Fault.LOST_BEFORE)
-    await site.applier.renew([site.wait_in_line()])
-    assert site.count("slurm_failures", operation="renew") == 1
-    assert site.count("lease_renewals") == 0
-
-
 async def test_a_job_that_is_released_starts_by_itself_and_its_lease_is_renewed_no_more() -> None:
     site = Site()
     job_id = site.wait_in_line()

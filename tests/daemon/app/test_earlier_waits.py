@@ -68,7 +68,7 @@ def test_a_job_that_waited_before_continues_its_wait_once(parts: Parts) -> None:
     assert told(queued(), parts) is None
 
 
-def test_a_job_that_slurm_requeued_or_whose_number_it_used_again_begins_anew(
+def test_a_job_that_slurm_requeued_or_whose_number_it_used_again_begins_again(
     parts: Parts,
 ) -> None:
     assert told(queued(submit_s=60.0), parts) is None
@@ -78,7 +78,7 @@ def test_a_submission_in_the_future_is_a_wrong_clock_and_changes_no_wait(parts: 
     assert told(queued(submit_s=3_700.0), parts) == WAIT
 
 
-def test_a_later_begin_time_of_its_user_begins_the_wait_anew(parts: Parts) -> None:
+def test_a_later_begin_time_of_its_user_begins_the_wait_again(parts: Parts) -> None:
     wait = told(queued(eligible_s=130.0), parts)
     assert wait == replace(WAIT, since_s=130.0)
 

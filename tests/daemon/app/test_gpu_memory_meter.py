@@ -113,7 +113,7 @@ def test_where_no_job_may_share_nothing_is_learned(tmp_path: Path) -> None:
     assert site.state.gpu_memory.run_count == 0
 
 
-def test_it_is_kept_across_restarts_and_a_damaged_file_begins_anew(tmp_path: Path) -> None:
+def test_it_is_kept_across_restarts_and_a_damaged_file_begins_again(tmp_path: Path) -> None:
     path = tmp_path / "memory.json"
     site = Site(path)
     for number in range(1, 4):

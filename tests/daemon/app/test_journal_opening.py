@@ -32,7 +32,7 @@ def test_without_a_journal_engine_time_begins_at_zero() -> None:
     assert (nothing.last_at_s, nothing.epoch_of_zero_s) == (0.0, None)
 
 
-def test_engine_time_goes_on_from_the_newest_entry(tmp_path: Path) -> None:
+def test_engine_time_continues_from_the_newest_entry(tmp_path: Path) -> None:
     write(tmp_path, 77.0)
 
     opened = opener(tmp_path).at_start()
@@ -95,7 +95,7 @@ def test_a_journal_that_cannot_be_opened_is_a_fault_with_a_cure_and_no_failed_st
     assert str(tmp_path / FILE_NAME) in opened.fault
     (entry,) = logs
     assert entry["event"] == "journal_unusable"
-    assert "placement goes on" in entry["cure"]
+    assert "placement continues" in entry["cure"]
     with pytest.raises(JournalError):
         opener(tmp_path).open()
 

@@ -15,7 +15,7 @@ from roost_engine.domain.events import TimerPinned
 from roost_engine.domain.model import JobId
 from roost_engine.engine import Engine, EngineConfig
 from roost_engine.gate.delay import DelayGate
-from roost_engine.plugins.plugins import Knowledge, Plugins, delay_policies, knowledge_of
+from roost_engine.plugins.plugins import Knowledge, Plugins, knowledge_of
 from roost_engine.plugins.stacks import OrderKind
 from roost_engine.prediction.predictors import Predictors, PredictorsState
 from roost_engine.prediction.speed import SeenRuns
@@ -23,7 +23,7 @@ from roost_engine.prediction.user_service import UserServiceState
 from roost_engine.preemption.network_preemption import PreemptionState
 from roost_engine.scoring.heuristic import HeuristicScore
 from roost_engine.sharing.pairs import PairSpeed, SeparationConfig, SharingConfig
-from roost_engine.testing.builders import job
+from roost_engine.testing.builders import delay_policies, job
 from roost_formats.journal.codec import decode, encode
 from roost_formats.journal.journal import Journal
 from roost_formats.journal.learned_tables import encode_entry
@@ -79,7 +79,7 @@ def test_what_was_learned_before_is_known_after_a_start(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("memo", [b"", b"\xff\0\0\0{}"])
-def test_a_damaged_memo_is_logged_and_learning_begins_anew(tmp_path: Path, memo: bytes) -> None:
+def test_a_damaged_memo_is_logged_and_learning_begins_again(tmp_path: Path, memo: bytes) -> None:
     journal = journal_with(tmp_path, memo)
     with structlog.testing.capture_logs() as logs:
         keeper = KnowledgeKeeper.resume(journal, Parts("n1").state, no_disk())

@@ -17,8 +17,7 @@ from roost_engine.domain.events import (
 from roost_engine.domain.model import JobId
 from roost_engine.engine import Engine, EngineConfig
 from roost_engine.gate.delay import DelayGate
-from roost_engine.plugins.plugins import delay_policies
-from roost_engine.testing.builders import job, node, shape, share
+from roost_engine.testing.builders import delay_policies, job, node, shape, share
 from roost_formats.journal.codec import decode, encode
 from roost_proto.v1 import telemetry_pb2 as pb
 from roostd.app.link_meter import LinkMeter

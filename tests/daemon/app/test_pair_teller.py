@@ -14,7 +14,7 @@ from roost_formats.models.score import load_score_policy
 from roostd.app.pair_teller import PairTeller
 
 
-def test_changes_are_told_once_a_minute_and_a_new_run_begins_anew() -> None:
+def test_changes_are_told_once_a_minute_and_a_new_run_begins_again() -> None:
     parts, told = Parts("n1"), list[Event]()
     score, _ = load_score_policy("neighbours")
     assert isinstance(score, NeighbourScore)

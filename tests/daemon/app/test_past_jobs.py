@@ -90,7 +90,7 @@ def test_a_job_that_slurm_placed_is_noted_with_the_reason(site: Site) -> None:
     assert (noted.planned, noted.best_link_score) == ((), None)
 
 
-def test_a_job_that_comes_back_begins_anew(site: Site) -> None:
+def test_a_job_that_comes_back_begins_again(site: Site) -> None:
     site.tell(
         JobQueued(at_s=100.0, job=job("1", gpus=2, binding=False)),
         JobStarted(at_s=110.0, job_id=ONE, shares=(share("n1", 0, 1),)),

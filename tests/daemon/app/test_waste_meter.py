@@ -94,7 +94,7 @@ def test_one_busy_look_ends_an_idle_time(site: Site) -> None:
     assert site.sums(ANN).idle == 0.0
 
 
-def test_without_telemetry_nobody_is_blamed(site: Site) -> None:
+def test_without_telemetry_no_job_is_blamed(site: Site) -> None:
     site.run(0, 1)
     site.pass_time(600)
     found = site.sums(ANN)
@@ -192,7 +192,7 @@ def test_sums_survive_a_restart(tmp_path: Path) -> None:
     assert again.state.waste.fault == ""
 
 
-def test_a_damaged_file_is_named_and_counting_begins_anew(tmp_path: Path) -> None:
+def test_a_damaged_file_is_named_and_counting_begins_again(tmp_path: Path) -> None:
     path = tmp_path / "waste.json"
     path.write_bytes(b"\xff\x00")
     site = Site(path)

@@ -140,7 +140,7 @@ def test_says_what_a_number_of_a_decision_may_be(tmp_path: Path, text: str, prob
     assert problem in found
 
 
-def test_nobody_waits_and_nobody_is_stopped_by_default() -> None:
+def test_no_job_waits_and_none_is_stopped_by_default() -> None:
     plugins = Config().choice.plugins((), Knowledge())
     assert (plugins.gate, plugins.preemption) == (None, None)
 

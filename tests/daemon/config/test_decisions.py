@@ -37,7 +37,7 @@ def test_a_delay_gate_hands_the_numbers_of_its_timers_to_the_timers() -> None:
 
 
 @pytest.mark.parametrize(("lease_s", "core_s"), [(None, inf), (600.0, 600.0)])
-def test_a_delay_gate_without_a_lease_never_places_a_running_job_anew(
+def test_a_delay_gate_without_a_lease_never_places_a_running_job_again(
     lease_s: float | None, core_s: float
 ) -> None:
     core = GateSection.model_validate({"lease_s": lease_s}).to_core(GateKind.DELAY)

@@ -12,7 +12,8 @@ from tests.daemon.rpc.served import Served
 from roost_engine.domain.errors import JournalError
 from roost_engine.engine import Engine, EngineConfig
 from roost_engine.gate.delay import DelayConfig, DelayGate
-from roost_engine.plugins.plugins import Policies, delay_policies
+from roost_engine.plugins.plugins import Policies
+from roost_engine.testing.builders import delay_policies
 from roost_proto.v1 import operator_pb2 as pb
 from roost_proto.v1 import operator_pb2_grpc as pb_grpc
 from roostd.config.config import Config

@@ -155,7 +155,7 @@ def test_a_job_without_gpus_is_explained_but_not_listed(state: DaemonState) -> N
     assert [one.job_id for one in jobs.jobs(state, True)] == ["1"]
 
 
-def test_a_job_that_nobody_has_is_unknown(state: DaemonState) -> None:
+def test_a_job_that_neither_slurm_nor_the_engine_has_is_unknown(state: DaemonState) -> None:
     with pytest.raises(UnknownJob):
         convert.explanation(state, NINE)
 

@@ -32,7 +32,7 @@ async def test_a_job_is_explained_after_the_engine_has_forgotten_it(tmp_path: Pa
             ticket = recorder.append(event, actions)
             past.observe(event, actions)
         await recorder.wait_durable(ticket + 1)
-        state.engine = Engine(EngineConfig(), Policies())  # roostd was started anew
+        state.engine = Engine(EngineConfig(), Policies())  # roostd was started again
         parts.clock.at_s = 700.0
 
         told = await past_explanation(state, ONE)

@@ -16,7 +16,7 @@ from tests.daemon.rpc.served import Served
 from roost_engine.domain.errors import ConfigError
 from roost_engine.engine import Engine, EngineConfig
 from roost_engine.gate.delay import DelayConfig, DelayGate
-from roost_engine.plugins.plugins import delay_policies
+from roost_engine.testing.builders import delay_policies
 from roost_proto.v1 import operator_pb2 as pb
 from roost_proto.v1 import operator_pb2_grpc as pb_grpc
 from roostd.config.config import Config
@@ -64,7 +64,7 @@ async def test_the_kernels_user_is_on_record_beside_the_claimed_name(
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
-async def test_a_user_who_claims_to_be_root_is_on_record_as_himself(
+async def test_a_user_who_claims_to_be_root_is_on_record_by_name(
     served: Served, tmp_path: Path
 ) -> None:
     path = with_timers(served, tmp_path)

@@ -67,7 +67,7 @@ async def test_a_command_that_hangs_is_killed_with_its_children(tmp_path: Path) 
 
     child = int((tmp_path / "child").read_text())
     async with asyncio.timeout(5):
-        while is_alive(child):  # noqa: ASYNC110  the kernel tells nobody of another's child
+        while is_alive(child):  # noqa: ASYNC110  the kernel reports a child to its parent only
             await asyncio.sleep(0.01)
 
 

@@ -57,7 +57,7 @@ def test_a_job_is_due_when_slurm_could_start_it_twice_so_far_apart(starts: First
     assert starts.startable_count == 1
 
 
-def test_another_answer_between_begins_anew(starts: FirstStarts) -> None:
+def test_another_answer_between_begins_again(starts: FirstStarts) -> None:
     jobs = [asked("1")]
     tell(starts, jobs, 100.0, {"1": (0.0, N1)})
     tell(starts, jobs, 120.0, {"1": (50.0, N1)})

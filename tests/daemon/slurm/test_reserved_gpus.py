@@ -62,7 +62,7 @@ def test_a_later_reservation_has_what_the_earlier_ones_leave() -> None:
     assert by_node(swapped) == by_node(both)
 
 
-def test_a_reservation_that_has_changed_is_looked_at_anew() -> None:
+def test_a_reservation_that_has_changed_is_looked_at_again() -> None:
     made = reserved_gpus((reservation("r", 3, n1=6),), NODES, NONE, {})
     assert holds(reservation("r", 2, n2=4), **made) == {"r": {"n2": [0, 1]}}
     moved = replace(reservation("r", 3, n1=6), start_epoch_s=3_000.0)

@@ -4,44 +4,44 @@ import json
 
 import pytest
 
-from roostd.telemetry.gpu_memory import GpuMemoryBook, GpuMemoryFileError, read_book
+from roostd.telemetry.gpu_memory import GpuMemoryFileError, GpuMemoryPeaks, read_peaks
 
 GIB = 1 << 30
 ANN, BOB = 1001, 1002
 
 
-def book_of(*peaks_gib: float, name: str = "train-12") -> GpuMemoryBook:
-    book = GpuMemoryBook()
+def peaks_of(*peaks_gib: float, name: str = "train-12") -> GpuMemoryPeaks:
+    peaks = GpuMemoryPeaks()
     for gib in peaks_gib:
-        book.note_run(ANN, name, int(gib * GIB))
-    return book
+        peaks.note_run(ANN, name, int(gib * GIB))
+    return peaks
 
 
 def test_the_highest_use_of_earlier_runs_counts_with_a_margin() -> None:
-    assert book_of(10, 12.5, 11).need_bytes(ANN, "train-13") == 15 * GIB
-    assert book_of(10, 12.6, 11).need_bytes(ANN, "train-13") == 16 * GIB
+    assert peaks_of(10, 12.5, 11).need_bytes(ANN, "train-13") == 15 * GIB
+    assert peaks_of(10, 12.6, 11).need_bytes(ANN, "train-13") == 16 * GIB
 
 
 def test_few_runs_are_not_known() -> None:
-    assert book_of(10, 12).need_bytes(ANN, "train-13") == 0
-    assert GpuMemoryBook().need_bytes(ANN, "train") == 0
+    assert peaks_of(10, 12).need_bytes(ANN, "train-13") == 0
+    assert GpuMemoryPeaks().need_bytes(ANN, "train") == 0
 
 
 def test_kinds_are_of_one_user_and_name() -> None:
-    book = book_of(10, 10, 10)
-    assert book.need_bytes(BOB, "train-12") == 0
-    assert book.need_bytes(ANN, "test-12") == 0
+    peaks = peaks_of(10, 10, 10)
+    assert peaks.need_bytes(BOB, "train-12") == 0
+    assert peaks.need_bytes(ANN, "test-12") == 0
 
 
 def test_a_high_run_is_forgotten_after_ten_others() -> None:
-    assert book_of(70, *[10] * 9).need_bytes(ANN, "train-1") == 84 * GIB
-    assert book_of(70, *[10] * 10).need_bytes(ANN, "train-1") == 12 * GIB
+    assert peaks_of(70, *[10] * 9).need_bytes(ANN, "train-1") == 84 * GIB
+    assert peaks_of(70, *[10] * 10).need_bytes(ANN, "train-1") == 12 * GIB
 
 
 def test_what_was_written_is_read_again() -> None:
-    again = read_book(book_of(10, 12, 11).text())
+    again = read_peaks(peaks_of(10, 12, 11).text())
     assert again.need_bytes(ANN, "train-7") == 15 * GIB
-    assert again.text() == book_of(10, 12, 11).text()
+    assert again.text() == peaks_of(10, 12, 11).text()
     assert again.run_count == 0
 
 
@@ -62,4 +62,4 @@ def test_what_was_written_is_read_again() -> None:
 )
 def test_a_damaged_file_is_refused(content: str) -> None:
     with pytest.raises(GpuMemoryFileError):
-        read_book(content)
+        read_peaks(content)

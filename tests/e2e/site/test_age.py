@@ -36,7 +36,7 @@ def stack(cluster: Stack) -> Iterator[Stack]:
 def ages(stack: Stack, *job_ids: str) -> list[float]:
     """The age factors of waiting jobs' priorities, weighted, as of now.
 
-    Slurm computes all priorities anew once a minute, and a job's own when it is updated.
+    Slurm computes all priorities again once a minute, and a job's own when it is updated.
     """
     for job_id in job_ids:
         stack.slurm.run("scontrol", "update", f"jobid={job_id}", "nice=0")

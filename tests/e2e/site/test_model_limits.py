@@ -51,7 +51,7 @@ def stack(cluster: Stack) -> Iterator[Stack]:
 
 
 @pytest.mark.parametrize("form", FORMS, ids=" ".join)
-def test_a_limit_on_a_model_holds_and_blocks_nobody_else(
+def test_a_limit_on_a_model_holds_and_blocks_no_other_user(
     stack: Stack, form: tuple[str, ...]
 ) -> None:
     first, second = (stack.slurm.submit("-q", "two", *form, user=ALICE) for _ in range(2))

@@ -133,7 +133,7 @@ def test_a_roostd_that_comes_back_pins_the_job_again_with_its_age(stack: Stack) 
 
 
 def let_beat_age(stack: Stack) -> None:
-    """Write the last beat of a dead roostd anew, as if it were stale by now."""
+    """Write the last beat of a dead roostd again, as if it were stale by now."""
     path = stack.folder / "heartbeat"
     beat = heartbeat.parse(path.read_text())
     heartbeat.write(path, replace(beat, at_epoch_s=beat.at_epoch_s - STALE_S))

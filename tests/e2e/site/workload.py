@@ -129,7 +129,7 @@ class _Free:
             self._cpus[node] -= job.cpu_count
 
     def take_anywhere(self, job: Job) -> bool:
-        """Take what a job needs, if there is room for it."""
+        """Take what a job needs, if it fits."""
         fitting = [
             node
             for node, gpu_count in self._gpus.items()

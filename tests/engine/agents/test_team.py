@@ -57,7 +57,7 @@ def test_a_new_job_goes_where_it_could_start() -> None:
     assert team.agent_of(job("1", gpus=8)) == 1
 
 
-def test_of_agents_with_room_the_least_burdened_gets_the_job() -> None:
+def test_of_agents_with_capacity_the_least_burdened_gets_the_job() -> None:
     team = Team(cluster_of(), 2)
     agents = [team.note_waiting(job(str(number), gpus=8)) for number in range(4)]
     assert agents == [0, 1, 0, 1]

@@ -34,7 +34,7 @@ def test_a_job_on_several_nodes_is_no_host() -> None:
     assert list(seats.hosts()) == []
 
 
-def test_says_which_gpus_nobody_holds_after_some_ends() -> None:
+def test_says_which_gpus_no_job_holds_after_some_ends() -> None:
     seats = Seats()
     seats.hold(A, share(0, 1))
     seats.hold(B, share(1, seat=1))

@@ -19,7 +19,7 @@ def test_each_seat_has_another_one() -> None:
     assert Slot(N1, 0, FIRST).other == Slot(N1, 0, SECOND)
 
 
-def test_a_gpu_is_taken_for_all_but_those_who_share() -> None:
+def test_a_gpu_is_taken_for_all_jobs_but_those_that_share() -> None:
     taken = {Slot(N1, 0, FIRST)}
     assert is_any_taken([Slot(N1, 0, FIRST)], taken, may_share=True)
     assert not is_any_taken([Slot(N1, 0, SECOND)], taken, may_share=True)

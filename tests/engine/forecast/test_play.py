@@ -1,4 +1,4 @@
-"""The queue as it goes on when every run time is given."""
+"""One simulation of the queue, with every run time given."""
 
 import random
 from math import inf

@@ -1,4 +1,4 @@
-"""The queue as it goes on where waiting jobs displace running ones."""
+"""One simulation of the queue in which waiting jobs displace running ones."""
 
 from dataclasses import replace
 from math import inf
@@ -59,7 +59,7 @@ def test_a_job_displaces_the_one_that_has_had_most() -> None:
     assert -2 not in play._runs
 
 
-def test_a_displaced_job_waits_again_and_goes_on_with_what_is_left() -> None:
+def test_a_displaced_job_waits_again_and_continues_with_what_is_left() -> None:
     found = snapshot(
         free=[0],
         wishes=[wanted(4)],

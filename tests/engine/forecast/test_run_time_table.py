@@ -25,7 +25,7 @@ def test_a_limit_ends_a_job() -> None:
     assert table.rest_s(np.array([0.9])).tolist() == [500.0]
 
 
-def test_a_job_older_than_any_goes_on_for_about_as_long() -> None:
+def test_a_job_older_than_any_continues_for_about_as_long() -> None:
     table = RunTimeTable.of([ends_in(60.0, age_s=10_000.0)] * 2)
     assert table.rest_s(np.array([0.0, 0.5])).tolist() == [1.0, 10_000.0]
 

@@ -1,4 +1,4 @@
-"""roost_engine.gate.quiet: jobs wait for places whose neighbours cost less."""
+"""The gate `waits_for_quiet`: waits for quiet places, where neighbours cost less."""
 
 from dataclasses import replace
 from typing import Any

@@ -46,13 +46,13 @@ def test_quantile_is_the_first_time_by_which_enough_are_answered() -> None:
     assert curve.quantile_s(0.05) == 1
 
 
-def test_the_probability_is_conditional_on_the_time_waited() -> None:
+def test_waits_longer_than_any_known_end_at_the_rate_of_all() -> None:
     curve = curve_of((10, True), (20, True), (20, True), (40, True))
-    # of the 3 that waited longer than 10 s, 2 are answered within 10 s more.
-    assert curve.chance(10, 10) == pytest.approx(2 / 3)
-    assert curve.chance(0, 9) == 0
+    assert curve.left_after(9) == 1.0
+    # Of the 3 that waited longer than 10 s, 2 are answered within 10 s more.
+    assert curve.left_after(20) == pytest.approx(curve.left_after(10) / 3)
     # No known wait lasted 50 s. There were 4 answers in 90 s waited.
-    assert curve.chance(50, 10) == pytest.approx(1 - exp(-10 * 4 / 90))
+    assert curve.left_after(60) == pytest.approx(curve.left_after(50) * exp(-10 * 4 / 90))
 
 
 def test_weight_halves_with_age() -> None:
@@ -89,13 +89,13 @@ def test_waits_without_a_finite_length_above_0_are_dropped(waited_s: float) -> N
 def test_an_empty_curve_never_answers() -> None:
     curve = WaitingCurve()
     assert curve.quantile_s(0.9) == inf
-    assert curve.chance(0, 100) == 0
+    assert curve.left_after(100) == 1.0
     assert curve.best_stop(0, 1e9, 1e9, 1) == 0
 
 
 def test_a_curve_of_censored_waits_never_answers() -> None:
     curve = curve_of((10, False), (20, False))
-    assert curve.chance(0, 100) == 0
+    assert curve.left_after(100) == 1.0
     assert curve.best_stop(0, 1e9, 1e9, 0.001) == 0
     assert curve.quantile_s(0.9) == inf
 

@@ -41,7 +41,7 @@ def test_a_job_that_will_be_gone_in_time_passes_and_others_do_not(
 def test_a_job_on_nodes_that_are_not_reserved_passes(make_harness: HarnessFactory) -> None:
     harness = easy(make_harness, "a", "b")
     harness.run(job("1", gpus=8, time_limit_s=50.0), job("2", gpus=6, time_limit_s=500.0))
-    # The node of job 1 is free soonest and is reserved; the other one has two GPUs for anybody.
+    # The node of job 1 is free soonest and is reserved; the other one has two GPUs for any job.
     harness.queue(
         job("3", gpus=8, time_limit_s=100.0, submit_s=1.0),
         job("4", gpus=2, time_limit_s=10_000.0, submit_s=2.0),

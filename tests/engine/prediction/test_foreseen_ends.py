@@ -73,7 +73,7 @@ def test_without_a_config_limits_alone_count_whatever_they_are() -> None:
     assert (list(ends), source.asked_count) == ([(2 * LONGEST_LIMIT_S, "2")], 0)
 
 
-def test_a_job_that_outlives_its_prediction_is_predicted_anew() -> None:
+def test_a_job_that_outlives_its_prediction_is_predicted_again() -> None:
     ends, record = ForeseenEnds(EndsConfig(), FakeRunTimes()), running()
     ends.begin(record, None, 0.0)
     ((first_s, _),) = ends

@@ -267,7 +267,7 @@ def word(number: int) -> str:
     return "".join(chr(ord("g") + int(digit)) for digit in str(number))
 
 
-def test_one_user_with_twenty_thousand_names_forgets_the_oldest_and_displaces_nobody() -> None:
+def test_one_user_with_twenty_thousand_names_forgets_the_oldest_and_displaces_no_other() -> None:
     history = after(*[(of(2, "train"), 2 * DAY_S)] * 5)
     for number in range(20_000):
         history.add(of(1, word(number)), 60.0, float(number))
@@ -278,7 +278,7 @@ def test_one_user_with_twenty_thousand_names_forgets_the_oldest_and_displaces_no
     assert f"user 1 name {word(5)}" not in kinds
 
 
-def test_one_user_with_ever_new_limits_displaces_nobody() -> None:
+def test_one_user_with_ever_new_limits_displaces_no_other() -> None:
     history = after(*[(of(2, "train"), 2 * DAY_S)] * 5)
     for number in range(6_000):
         history.add(of(1, "", limit_s=100.0 + number), 60.0, float(number))

@@ -12,10 +12,10 @@ from roost_engine.prediction.interference_model import (
     Cases,
     PriorModel,
     Slowdowns,
-    case_of,
     checked,
 )
 from roost_engine.prediction.interference_vector import WIDTH, vector
+from roost_engine.testing.interference_cases import case_of
 
 
 def test_a_case_has_one_block_of_columns_for_each_level() -> None:

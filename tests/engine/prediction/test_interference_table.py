@@ -86,7 +86,7 @@ def test_the_worst_rows_come_first_and_state_is_plain() -> None:
     assert again.state() != table.state()
 
 
-def test_a_kind_that_changes_is_learned_anew() -> None:
+def test_a_kind_that_changes_is_learned_again() -> None:
     table = learned(*[0.5] * 200)
     for _ in range(60):
         table.observe("1 lm", BESIDE, 0.1, 0.2, math.exp(-0.1))

@@ -224,7 +224,7 @@ class TestStretch:
         assert model.estimate(spec(model="bert")).speeds == BERT
 
 
-def test_state_goes_on_where_it_was_taken() -> None:
+def test_state_continues_where_it_was_taken() -> None:
     model, copy = SpeedPredictor(OneModel()), SpeedPredictor(OneModel())
     model.learn(run(record(), 0, 100, ("a0", "a1"), speed_frac=0.9))
     model.learn(run(record(model="bert"), 0, 100, ("a0", "b1"), speed_frac=0.1))

@@ -502,7 +502,7 @@ def test_a_search_is_made_again_only_after_a_change(make: HarnessFactory) -> Non
             return super().propose(cluster, job, reserved, at_s)
 
     class Patient:
-        """Lets every job wait that victims would have to make room for."""
+        """Lets every job wait that would need victims."""
 
         def decide(self, offer: Offer) -> GateVerdict:
             return Defer(offer.at_s + 1000.0, "waits") if offer.job.job_id == "3" else Allow()

@@ -1,4 +1,4 @@
-"""The rules `las-moves` and `leases`: whom they stop, and that permission binds them."""
+"""The rules `las-moves` and `leases`: the jobs they stop, and that permission binds them."""
 
 from collections.abc import Sequence
 from dataclasses import replace

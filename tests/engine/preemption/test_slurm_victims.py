@@ -1,4 +1,4 @@
-"""slurm_victims: whom Slurm itself may stop for a job, and when it may stop more."""
+"""slurm_victims: the jobs that Slurm itself may stop for a job, and when it may stop more."""
 
 from dataclasses import replace
 from math import inf

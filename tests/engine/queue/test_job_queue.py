@@ -134,7 +134,7 @@ def test_a_head_that_is_impatient_has_one_turn() -> None:
     assert one_pass(queue, cluster, impatient_s=0.0) == ["1"]
 
 
-def test_kinds_that_kept_nodes_shut_out_are_due_when_somebody_leaves() -> None:
+def test_kinds_that_reserved_nodes_shut_out_are_due_when_a_job_leaves() -> None:
     cluster, queue = cluster_of_two(), JobQueue(OrderSlot(PriorityOrder(), FaultLog()))
     queue.add(waiting(job("1", gpus=2), 0.0), 0.0)
     queue.add(waiting(job("2", gpus=1), 0.0), 0.0)
@@ -184,7 +184,7 @@ def test_a_job_that_asks_for_something_else_changes_groups() -> None:
     queue.check_invariants()
 
 
-def test_an_order_without_keys_is_asked_when_somebody_came() -> None:
+def test_an_order_without_keys_is_asked_when_a_job_came() -> None:
     cluster, order = cluster_of_two(), FixedOrder("3", "1", "2")
     queue = JobQueue(OrderSlot(order, FaultLog()))
     for job_id, gpus in (("1", 1), ("2", 2), ("3", 3)):

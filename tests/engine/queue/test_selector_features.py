@@ -132,7 +132,7 @@ def test_what_was_computed_before_does_not_show() -> None:
     assert np.array_equal(features.observe(view).jobs, fresh.jobs)
 
 
-def test_a_changed_job_is_described_anew() -> None:
+def test_a_changed_job_is_described_again() -> None:
     harness = crowded()
     features = SelectorFeatures(Predictors())
     view = harness.engine.queue_view(1.0)

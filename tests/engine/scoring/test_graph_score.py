@@ -132,7 +132,7 @@ def test_plugins_tell_it_how_much_jobs_communicate() -> None:
     assert got == pytest.approx([0.1, 0.5, 0.8])
 
 
-def test_an_engine_made_anew_is_read_from_scratch() -> None:
+def test_an_engine_made_again_is_read_from_scratch() -> None:
     score = scored()
     for number in range(2):
         cluster = cluster_of([[0, 2], [2]])

@@ -260,7 +260,7 @@ def test_the_costliest_neighbour_is_named_with_corrections() -> None:
     assert found.lost_frac > 0.2
 
 
-def test_pairs_correct_a_run_that_goes_on_and_a_bad_one_is_not_made_again() -> None:
+def test_pairs_correct_a_run_that_continues_and_a_bad_one_is_not_made_again() -> None:
     def fed(*pairs: PairCorrection) -> tuple[str, ...]:
         engine = engine_with(FakeInterference())
         names = {"on a": "foe", "on b": "friend"}

@@ -223,7 +223,7 @@ def test_a_withdrawn_job_holds_nothing_and_says_why(tables: Tables, how: str) ->
 # -- waits that began before the engine --------------------------------------------------------
 
 
-def test_a_wait_of_an_earlier_engine_goes_on() -> None:
+def test_a_wait_of_an_earlier_engine_continues() -> None:
     tables = Tables()
     record = tables.queue(job("1"), at_s=500.0, wait=WaitSoFar(since_s=120.0))
     assert record.queued_s == 120.0

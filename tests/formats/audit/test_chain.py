@@ -38,7 +38,7 @@ def test_a_whole_log_has_no_breaks() -> None:
 
 def test_an_empty_log_is_whole() -> None:
     assert (check(b"").line_count, check(b"").last_hash, check(b"").breaks) == (0, "", ())
-    assert check(b"", START).last_hash == START  # the next file goes on with it
+    assert check(b"", START).last_hash == START  # the next file continues with it
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_lines_of_an_earlier_version_are_covered_as_a_whole() -> None:
     assert [one.line_number for one in check(text.replace(b"2026", b"2025", 1)).breaks] == [3]
 
 
-def test_a_rotated_file_goes_on_where_the_one_before_ended() -> None:
+def test_a_rotated_file_continues_where_the_one_before_ended() -> None:
     before = check(log("ann", "bob"))
     after = log("eve", after=before.last_hash)
     assert check(after, before.last_hash).breaks == ()

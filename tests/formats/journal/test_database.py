@@ -52,7 +52,7 @@ def test_a_file_that_is_opened_again_keeps_what_was_written(tmp_path: Path) -> N
     database.close()
 
 
-def test_one_who_opens_it_alone_shuts_others_out(tmp_path: Path) -> None:
+def test_a_process_that_opens_it_alone_shuts_others_out(tmp_path: Path) -> None:
     alone = connect(tmp_path / "j", is_alone=True)
     alone.execute("INSERT INTO memo VALUES (1, x'00')")
     other = sqlite3.connect(tmp_path / "j", timeout=0.0)

@@ -1,13 +1,14 @@
 """Predicted run times: who is most like a job, and that nothing is known before it has ended."""
 
 import pytest
+from tests.simulator.past_run import PastRun
 from tests.simulator.simulated import arrival, cluster
 
 from roost_engine.domain.model import JobId
 from roost_engine.engine import Engine, EngineConfig
 from roost_engine.plugins.plugins import Policies
 from roost_sim.information.predictions import RECENT_COUNT, JobKind, Predictions
-from roost_sim.information.progress import PastRun, Progress, ProgressTable
+from roost_sim.information.progress import Progress, ProgressTable
 from roost_sim.policies.order.job_values import Remaining
 from roost_sim.policies.order.virtual_srpt import VirtualSrpt
 from roost_sim.runs.driver import Driver

@@ -74,7 +74,7 @@ def test_runs_each_job_for_its_work() -> None:
     assert times(outcome) == {"1": (0, 100), "2": (10, 60)}
 
 
-def test_job_without_room_starts_when_room_comes() -> None:
+def test_job_that_does_not_fit_starts_when_it_does() -> None:
     outcome = simulate(cluster(1), arrival("1", 0, 100, 8), arrival("2", 10, 50, 8))
     assert times(outcome) == {"1": (0, 100), "2": (100, 150)}
 

@@ -5,7 +5,7 @@ from roost_sim.clusters.link_shapes import SHAPES
 from roost_sim.clusters.presets import preset
 from roost_sim.worlds.dally_models import DALLY_MODELS
 from roost_sim.worlds.profiles import Profile
-from roost_sim.worlds.tier_efficiency import TierEfficiency, tier_efficiencies
+from roost_sim.worlds.tier_efficiency import TierEfficiency
 
 PLAIN = Profile(
     name="a/1@x",
@@ -33,19 +33,21 @@ def cluster() -> ClusterSpec:
 
 def test_three_tiers_by_hand() -> None:
     # 8 GPUs: 0.1 · 3 on one node; 0.5 + 0.25 · 3 in a rack; twice that across racks.
-    found = tier_efficiencies(PLAIN, 8, cluster())
+    found = TierEfficiency.of(cluster()).efficiencies(PLAIN, 8)
     assert found == pytest.approx((1 / 1.3, 1 / 2.25, 1 / 3.5))
 
 
 def test_a_job_that_is_too_large_for_a_tier_has_the_next_ones() -> None:
     rack, across = 1 / (1 + 0.5 + 0.25 * 4), 1 / (1 + 2 * (0.5 + 0.25 * 4))
-    assert tier_efficiencies(PLAIN, 16, cluster()) == pytest.approx((rack, rack, across))
+    assert TierEfficiency.of(cluster()).efficiencies(PLAIN, 16) == pytest.approx(
+        (rack, rack, across)
+    )
     far = 1 / (1 + 2 * (0.5 + 0.25 * 5))
-    assert tier_efficiencies(PLAIN, 32, cluster()) == pytest.approx((far, far, far))
+    assert TierEfficiency.of(cluster()).efficiencies(PLAIN, 32) == pytest.approx((far, far, far))
 
 
 def test_one_gpu_is_nowhere_far() -> None:
-    assert tier_efficiencies(PLAIN, 1, cluster()) == (1.0, 1.0, 1.0)
+    assert TierEfficiency.of(cluster()).efficiencies(PLAIN, 1) == (1.0, 1.0, 1.0)
 
 
 def test_scale_and_congestion_are_in_it() -> None:
@@ -57,6 +59,6 @@ def test_leaving_the_node_is_never_better_for_dally_models() -> None:
     # Dally's core has twice the bandwidth of its racks, so racks may be worse than several of them.
     for model in DALLY_MODELS:
         for gpus in (2, 3, 8, 16, 64, 100):
-            node, rack, across = tier_efficiencies(model, gpus, preset("dally-256"))
+            node, rack, across = TierEfficiency.of(preset("dally-256")).efficiencies(model, gpus)
             assert 1.0 >= node >= max(rack, across)
             assert min(rack, across) > 0

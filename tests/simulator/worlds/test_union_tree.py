@@ -3,7 +3,7 @@ from math import sqrt
 import pytest
 
 from roost_sim.clusters.presets import preset
-from roost_sim.worlds.tier_efficiency import tier_efficiencies
+from roost_sim.worlds.tier_efficiency import TierEfficiency
 from roost_sim.worlds.union_tree import TREE_MODELS, TreeModel, UnionTree
 
 TREE = UnionTree.of(preset("topdrl"))
@@ -44,6 +44,6 @@ def test_compute_is_counted_from_multiply_adds() -> None:
 
 
 def test_efficiency_by_tier_is_the_rate() -> None:
-    node, rack, across = tier_efficiencies(TOY, 4, preset("topdrl"))
+    node, rack, across = TierEfficiency.of(preset("topdrl")).efficiencies(TOY, 4)
     assert (node, rack) == pytest.approx((1.0, 0.850 / 1.100))
     assert across == TREE.rate(TOY, 4, 2, 2)

@@ -10,7 +10,7 @@ def first_allowed(batch: RunBatch) -> list[int]:
     return [int(choices.mask.argmax()) for choices in batch.choices]
 
 
-def test_a_batch_goes_on_with_the_next_seed_of_each_simulation() -> None:
+def test_a_batch_continues_with_the_next_seed_of_each_simulation() -> None:
     batch = RunBatch(episodes(job_count=12), seeds=(0, 1))
     ends = 0
     for _ in range(80):

@@ -63,7 +63,7 @@ def test_a_masked_action_is_taken_as_the_first_allowed_one(slot: Slot) -> None:
     second.close()
 
 
-def test_reset_without_a_seed_goes_on_to_the_next_episode() -> None:
+def test_reset_without_a_seed_continues_with_the_next_episode() -> None:
     env = environment()
 
     def times_s() -> list[float]:

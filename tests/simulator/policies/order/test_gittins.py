@@ -2,9 +2,10 @@
 
 import pytest
 from tests.simulator.hand_worked import running
+from tests.simulator.past_run import PastRun
 
 from roost_engine.domain.model import JobId
-from roost_sim.information.progress import PastRun, ProgressTable
+from roost_sim.information.progress import ProgressTable
 from roost_sim.policies.order.gittins import GittinsIndex, gittins_index
 
 

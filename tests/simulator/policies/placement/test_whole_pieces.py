@@ -53,7 +53,7 @@ def test_a_required_node_is_among_them() -> None:
     assert put(rule("lif"), cluster, spec) is None
 
 
-def test_what_a_job_waits_for_is_room_for_its_parts() -> None:
+def test_a_job_waits_for_nodes_that_its_parts_fit_on() -> None:
     cluster = drawn("aa...... ########")
     found = rule("tetris").propose(cluster, job("new", *tightest_shapes(8, 8)), NO_NODES, 0.0)
     assert not len(found)

@@ -100,7 +100,7 @@ def test_gandivas_slices_are_ten_restarts_at_least() -> None:
     assert ends(jobs) == {"1": 830.0, "2": 660.0}
 
 
-def test_gandiva_leaves_jobs_alone_while_there_is_room() -> None:
+def test_gandiva_leaves_jobs_alone_while_all_jobs_fit() -> None:
     jobs = run("gandiva", ("1", 0, 500, 4), ("2", 1, 500, 4))
     assert [job.preempted_count for job in jobs] == [0, 0]
 

@@ -1,0 +1,87 @@
+"""Runs the work of many jobs at once, and that of one job in order."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+
+import structlog
+
+from roost_engine.domain.model import JobId
+from roostd.ops.metrics import Metrics
+
+_log = structlog.get_logger(__name__)
+
+
+class JobTasks:
+    """A queue of work for each job, and a task for each queue.
+
+    Args:
+        concurrent_count: jobs that are worked on at the same time.
+        metrics: counts what failed without reason.
+
+    Attributes:
+        renewal: held by a call of scontrol for many jobs. Work that begins later waits for its end:
+            of two updates of one job the later one wins.
+    """
+
+    def __init__(self, concurrent_count: int, metrics: Metrics) -> None:
+        self.renewal = asyncio.Lock()
+        self._metrics = metrics
+        self._slots = asyncio.Semaphore(concurrent_count)
+        self._queues: dict[JobId, list[Callable[[], Awaitable[None]]]] = {}
+        self._workers: dict[JobId, asyncio.Task[None]] = {}  # each works off a queue
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no job is worked on."""
+        return not self._queues
+
+    def __len__(self) -> int:
+        """Return the number of tasks under way."""
+        return len(self._tasks)
+
+    def __contains__(self, job_id: object) -> bool:
+        """Return whether a job is worked on, or waits for that."""
+        return job_id in self._queues
+
+    def of(self, job_id: JobId) -> asyncio.Task[None] | None:
+        """Return the task that works on a job."""
+        return self._workers.get(job_id)
+
+    def add(self, job_id: JobId, work: Callable[[], Awaitable[None]]) -> None:
+        """Run some work after all other work for the same job."""
+        if job_id in self._queues:
+            self._queues[job_id].append(work)
+            return
+        self._queues[job_id] = [work]
+        self._workers[job_id] = self.spawn(self._work_off(job_id))
+
+    def spawn(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
+        """Run some work that is not one job's; `finish` waits for it too."""
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def finish(self, patience_s: float) -> None:
+        """Wait for all work, and cancel what takes longer than allowed."""
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=patience_s)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _work_off(self, job_id: JobId) -> None:
+        queue = self._queues[job_id]
+        try:
+            async with self.renewal:
+                pass  # one under way may hold this job; it must finish first
+            while queue:
+                async with self._slots:
+                    await queue[0]()
+                queue.pop(0)
+        except Exception:  # noqa: BLE001  supervises: a fault of one job must not stop the others
+            _log.exception("action_failed", job_id=job_id)
+            self._metrics.slurm_failures.labels("unexpected").inc()
+        finally:
+            del self._queues[job_id], self._workers[job_id]
