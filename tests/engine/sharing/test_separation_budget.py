@@ -32,7 +32,7 @@ def site_with(plugins: Plugins) -> EngineHarness:
 
 
 def after_a_restart(site: EngineHarness, plugins: Plugins) -> EngineHarness:
-    """Another engine that knows what the journal has of stops; engine time goes on.
+    """Another engine that knows what the journal has of stops; engine time continues.
 
     What the journal has of pairs is left out: the pairs of these tests would not be made again.
     """
