@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from roost_engine.domain.errors import SlurmRefused
 from roost_engine.domain.model import JobId, NodeName, NodeShare, Placement
@@ -77,6 +78,18 @@ def check_repinnable(
         raise SlurmRefused(commands.show_job(job_id), 0, problem)
 
 
+def spelled_requests(detail: JobDetail) -> list[str]:
+    """Return the fields of a job's request for GPUs that slurmctld reads.
+
+    After `scontrol update TresPerNode=gpu:2` 22.05 shows `gpu:2`, which it takes for no request.
+    """
+    return [
+        value
+        for name, value in detail.tres.items()
+        if name in _REQUEST_FIELDS and name != "CpusPerTres" and prefix_of(value)
+    ]
+
+
 def pin_argv(
     job_id: JobId,
     detail: JobDetail,
@@ -96,7 +109,7 @@ def pin_argv(
             the request cannot be read.
     """
     request = [(name, value) for name, value in detail.tres.items() if name in _REQUEST_FIELDS]
-    spelled = [value for name, value in request if name != "CpusPerTres" and prefix_of(value)]
+    spelled = spelled_requests(detail)
     if not spelled:
         raise SlurmRefused(commands.show_job(job_id), 0, f"job {job_id} asks for no GPUs")
     stamp = parse_stamp(detail.admin_comment) or Stamp()
@@ -229,6 +242,12 @@ def difference(placement: Placement, shares: Iterable[NodeShare]) -> str | None:
 
 def _spell(gpus: Mapping[NodeName, tuple[int, ...]]) -> str:
     return " ".join(f"{n}:{','.join(map(str, gpus[n]))}" for n in sorted(gpus)) or "nothing"
+
+
+def without_gpus(placement: Placement) -> Placement:
+    """Return an exact placement as one of which Slurm is asked for the nodes alone."""
+    by_node = (placement.gpu_indices,) * len(placement.nodes)
+    return replace(placement, gpu_indices=(), indices_by_node=by_node)
 
 
 def is_pinned(detail: JobDetail, placement: Placement) -> bool:
