@@ -237,7 +237,8 @@ class Engine:
         if self._team is not None:
             self._share_out(self._team, event)
         is_stirred = queue.is_stirred or bool(self._free.freed)
-        if is_stirred and queue.begin_pass(self.cluster, self.policies.candidates, at_s):
+        can_try = is_stirred and self.config.window_count > 0
+        if can_try and queue.begin_pass(self.cluster, self.policies.candidates, at_s):
             self._pass.run(at_s, actions, self.config.window_count)
         if self.seating is not None:
             put = partial(self._pass.place, at_s=at_s, actions=actions)
