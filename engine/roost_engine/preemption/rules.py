@@ -159,7 +159,7 @@ class DisplaceBy:
         self._change_s = self.next_change(running, at_s)
         if self.value is attained_service and isinstance(running, StoppableJobs):
             ranking = running.by_attained_service(at_s)
-            self._ranked_values = [(value,) for value in ranking.values]
+            self._ranked_values = list(zip(ranking.values, strict=True))
             return ranking.jobs
         value = self.value
         values = [value(job, at_s) for job in running]
