@@ -185,7 +185,7 @@ async def serve(
             await task
         ready = {
             "operator_socket": str(config.operator_socket),
-            "probe_port": daemon.servers.probe_port,
+            "probe_port": daemon.parts.servers.probe_port,
             "state_dir": str(config.paths.state_dir),
             "started_after_s": time.monotonic() - began_s,
         }

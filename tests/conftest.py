@@ -31,7 +31,7 @@ LocalSlurmFactory = Callable[[ClusterPlan], LocalSlurm]
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--update-golden", action="store_true", help="write the golden files anew; review the diff"
+        "--update-golden", action="store_true", help="write the golden files again; review the diff"
     )
 
 

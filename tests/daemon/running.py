@@ -81,7 +81,7 @@ class Running:
 
     @contextlib.asynccontextmanager
     async def telemetry(self) -> AsyncIterator["telemetry_pb2_grpc.TelemetryAsyncStub"]:
-        address = f"127.0.0.1:{self.daemon.servers.probe_port}"
+        address = f"127.0.0.1:{self.daemon.parts.servers.probe_port}"
         async with grpc.aio.insecure_channel(address) as channel:
             yield telemetry_pb2_grpc.TelemetryStub(channel)
 

@@ -65,7 +65,7 @@ def _daemon(folder: Path) -> Iterator[dict[str, str]]:
         async with running(SlurmStandIn([builders.node("n1")]), settings) as found:
             people, admins = f"unix:{settings.operator_socket}", f"unix:{settings.admin_socket}"
             addresses.update(Operator=people, Policies=people, Admin=admins, PolicyAdmin=admins)
-            addresses["Placement"] = f"127.0.0.1:{found.daemon.servers.probe_port}"
+            addresses["Placement"] = f"127.0.0.1:{found.daemon.parts.servers.probe_port}"
             is_up.set()
             await asyncio.to_thread(stop.wait)
 

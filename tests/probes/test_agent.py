@@ -105,14 +105,14 @@ async def test_a_driver_fault_is_told_and_so_is_its_end(
     working = driver.answer_load
     async with running(make_agent(fake_daemon, Monitor(driver, tmp_path))):
         await fake_daemon.received(hello_count=1)
-        driver.answer_load = DriverFault("NVML did not answer within 5 s; it is started anew")
+        driver.answer_load = DriverFault("NVML did not answer within 5 s; it is started again")
         await fake_daemon.received(hello_count=2)
         driver.answer_load = working
         await fake_daemon.received(hello_count=3)
 
     assert [list(hello.problems) for hello in fake_daemon.hellos[:3]] == [
         [],
-        ["NVML did not answer within 5 s; it is started anew"],
+        ["NVML did not answer within 5 s; it is started again"],
         [],
     ]
     assert len({hello.session_id for hello in fake_daemon.hellos}) == 1

@@ -6,19 +6,15 @@ import json
 import shlex
 import sys
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from roost_engine.domain.errors import JournalError, PolicyError
 from roost_formats.models import onnx_telemetry
 from roost_formats.models.interference import SHIPPED_INTERFERENCE
-from roost_sim.clusters.cluster_file import load_cluster
 from roost_sim.errors import SimError
-from roost_sim.sweeps.process_engine import core_count
 from roost_sim.traces.formats import Format, load_trace
 from roost_sim.traces.trace import Trace
 from roost_slurm.version_option import ShowVersion
@@ -26,9 +22,7 @@ from roost_train.ablation_command import add_ablate
 from roost_train.errors import MissingLibrary, TrainError
 from roost_train.evolution_command import add_evolve
 from roost_train.progress import ProgressBar
-
-if TYPE_CHECKING:
-    from roost_train.rollout_engine import RolloutEngine
+from roost_train.selector_command import add_selector
 
 _DEFAULT_STEPS = 2500
 _DEFAULT_EPOCHS = 30
@@ -66,56 +60,11 @@ def _parser() -> argparse.ArgumentParser:
     _add_pairs(commands.add_parser("pairs", help="measure programs beside each other on a GPU"))
     _add_graph(commands.add_parser("graph", help="teach a model what placements cost"))
     _add_runtimes(commands.add_parser("runtimes", help="teach a model a site's run times"))
-    _add_selector(commands.add_parser("selector", help="train a job selector by simulation"))
+    add_selector(commands.add_parser("selector", help="train a job selector by simulation"))
     add_evolve(commands.add_parser("evolve", help="search a job selector of few numbers"))
     add_ablate(commands.add_parser("ablate", help="what each part of the improvement is worth"))
     _add_warmstart(commands.add_parser("warmstart", help="teach an order model the incumbent's"))
     return parser
-
-
-def _add_selector(selector: argparse.ArgumentParser) -> None:
-    selector.add_argument(
-        "--trace", type=Path, metavar="FILE", required=True, help="any trace of roost-sim"
-    )
-    selector.add_argument(
-        "--slot",
-        choices=("order", "placement", "gate"),
-        help="which decision is trained: the next job, where it runs, or whether it waits for a"
-        " closer place; default: as configured",
-    )
-    selector.add_argument(
-        "--until", type=float, metavar="FRAC", default=1.0, help="only this share of its time"
-    )
-    selector.add_argument(
-        "--cluster",
-        action="append",
-        required=True,
-        help="a preset of roost-sim or a file; once for each cluster to train on",
-    )
-    selector.add_argument("--out", type=Path, metavar="DIR", required=True, help="folder")
-    selector.add_argument("--config", type=Path, metavar="FILE", help="YAML; see docs/learned.md")
-    selector.add_argument(
-        "--start",
-        type=Path,
-        metavar="FILE",
-        help="improve this selector.onnx, its manifest beside it, instead of a warm start",
-    )
-    selector.add_argument(
-        "--engine",
-        choices=("process", "ray"),
-        default="process",
-        help="where episodes are played: in this process (default), or on a Ray cluster",
-    )
-    selector.add_argument(
-        "--ray-address",
-        metavar="ADDRESS",
-        help='of a Ray cluster, or "auto"; without it Ray is started here',
-    )
-    selector.add_argument(
-        "--processes", type=int, metavar="N", help="cores for that Ray; default: all of them"
-    )
-    selector.add_argument("--json", action="store_true", help="the result as JSON")
-    selector.set_defaults(command=_selector)
 
 
 def _add_graph(graph: argparse.ArgumentParser) -> None:
@@ -370,65 +319,6 @@ def _runtimes(arguments: argparse.Namespace) -> int:
     if path is not None:
         print(f"model: {path}")
     return 0
-
-
-def _selector(arguments: argparse.Namespace) -> int:
-    from roost_train.environments.slot_run import Slot
-    from roost_train.selector_config import read_config
-    from roost_train.selector_training import SelectorTraining
-
-    if not 0 < arguments.until <= 1:
-        raise TrainError(f"--until {arguments.until:g}: want above 0 to 1")
-    trace = load_trace(arguments.trace).trace
-    trace = trace.window(0.0, float(trace.submit_s[-1]) * arguments.until + 1.0)
-    clusters = tuple(load_cluster(name) for name in arguments.cluster)
-    config = read_config(arguments.config)
-    if arguments.slot is not None:
-        config = replace(config, episodes=replace(config.episodes, slot=Slot(arguments.slot)))
-    with _rollouts(arguments) as rollouts:
-        training = SelectorTraining(
-            trace,
-            clusters,
-            config,
-            arguments.out,
-            lambda line: print(line, file=sys.stderr),
-            arguments.start,
-            rollouts,
-        )
-        bar = ProgressBar(max(config.iterations, 1), sys.stderr)
-        try:
-            path = training.run(lambda done, total: bar(done))
-        except KeyboardInterrupt:
-            continues = f"the same command continues in {arguments.out}"
-            print(f"roost-train: stopped; {continues}", file=sys.stderr)
-            return 2
-    result = {"version": 1, "model": str(path), "best": training.best(), **training.about}
-    if arguments.json:
-        print(json.dumps(result))
-    else:
-        print(f"model: {path}")
-        print(f"report: {arguments.out / 'report.html'}")
-    return 0
-
-
-def _rollouts(arguments: argparse.Namespace) -> "AbstractContextManager[RolloutEngine]":
-    """Return where episodes are played.
-
-    Raises:
-        TrainError: options that do not go together.
-        SimError: Ray is not installed, or no cluster is at the address.
-    """
-    from roost_train.ray_rollouts import RayRollouts
-    from roost_train.rollout_engine import InProcess
-
-    count = arguments.processes
-    if arguments.engine == "ray":
-        if count is not None and count < 1:
-            raise TrainError(f"--processes {count}: want 1 or more")
-        return RayRollouts(arguments.ray_address, count or core_count())
-    if arguments.ray_address is not None or count is not None:
-        raise TrainError("--ray-address and --processes go with --engine ray")
-    return nullcontext(InProcess())
 
 
 def _load(arguments: argparse.Namespace) -> Trace:

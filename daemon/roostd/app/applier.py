@@ -394,8 +394,7 @@ class Applier:
             await self._slurm.release([job_id])
 
     async def _advise(self, action: Place) -> None:
-        placement = action.placement
-        gpus = ",".join(map(str, placement.gpu_indices))
-        text = f"nodes={','.join(placement.nodes)} gpus={gpus}"
+        gpus = ",".join(map(str, action.placement.gpu_indices))
+        text = f"nodes={','.join(action.placement.nodes)} gpus={gpus}"
         with logged(self._metrics, "advise"):
             await self._slurm.advise(action.job_id, text)

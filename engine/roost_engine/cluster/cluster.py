@@ -243,7 +243,7 @@ class Cluster:
             self._note_held(job_id, ())
         return bool(shares)
 
-    def watch_anew(self) -> None:
+    def watch_again(self) -> None:
         """Let the next take_changed_jobs() return every job that holds something."""
         self._watched = None
 

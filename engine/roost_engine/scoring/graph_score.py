@@ -61,6 +61,6 @@ class GraphScore:
         if self._tree is None or self._cluster is not question.cluster:
             self._tree, self._cluster = GraphTree(self._model, self._communicates), question.cluster
             # A tree of a policy that was in the slot before may have taken the first changes.
-            question.cluster.watch_anew()
+            question.cluster.watch_again()
         self._tree.refresh(question.cluster, question.spec_of)
         return self._tree

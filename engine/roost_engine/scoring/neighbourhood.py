@@ -117,7 +117,7 @@ class Neighbourhood:
             self._near.clear()  # by the identity of link tables, which are the cluster's own
             self._nvlinked.clear()
             self.rows = SetRows(self._width)
-            cluster.watch_anew()
+            cluster.watch_again()
         changed = cluster.take_changed_jobs()
         if changed:
             for node in self._jobs.update(cluster, changed, spec_of, lambda rack: 0):

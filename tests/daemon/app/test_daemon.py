@@ -204,9 +204,9 @@ async def test_waiting_and_held_jobs_keep_their_leases(slurm: SlurmStandIn, tmp_
         (held,) = slurm.submit(gpus_per_node=2)
         slurm.hold(held)
         await daemon.until(
-            lambda: set(daemon.daemon.watch.leased()) == {waiting, held}, "both are seen"
+            lambda: set(daemon.daemon.parts.watch.leased()) == {waiting, held}, "both are seen"
         )
-        await daemon.daemon.applier.renew(daemon.daemon.watch.leased())
+        await daemon.daemon.parts.applier.renew(daemon.daemon.parts.watch.leased())
 
         # The engine may have heard of a job an instant later: then the daemon's own renewal counts.
         await daemon.until(
@@ -245,7 +245,7 @@ async def test_a_pinned_job_that_slurm_does_not_start_is_leased_and_placed_again
         # Slurm's node has fewer CPUs than it reported: only slurmctld knows what uses them.
         slurm.set_node(builders.node("n1", cpu_count=0))
         slurm.set_node(builders.node("n2", cpu_count=0))
-        daemon.daemon.watch._schedule.note_nodes_read(float("inf"))
+        daemon.daemon.parts.watch._schedule.note_nodes_read(float("inf"))
         (job_id,) = slurm.submit(gpus_per_node=2)
         await daemon.until(lambda: daemon.daemon.state.engine.refused_count > 0, "a time-out")
         await daemon.until(lambda: slurm.lease_left_s(job_id) > 30, "it is held again")
@@ -420,7 +420,7 @@ async def test_a_job_that_was_leased_and_is_left_to_slurm_waits_for_nothing(
 
         assert slurm.lease_left_s(later) == pytest.approx(begin_s - time.time(), abs=2)
         for _ in range(2):
-            await daemon.daemon.watch.first_poll()
+            await daemon.daemon.parts.watch.first_poll()
         assert len(slurm.argvs) == 2
 
 
@@ -436,7 +436,7 @@ async def test_jobs_of_a_partition_that_is_enforced_no_more_lose_their_leases(
         (held,) = slurm.submit(gpus_per_node=2)
         slurm.hold(held)
         await daemon.until(
-            lambda: set(daemon.daemon.watch.leased()) == {*waiting, held}, "all are seen"
+            lambda: set(daemon.daemon.parts.watch.leased()) == {*waiting, held}, "all are seen"
         )
         before = len(slurm.argvs)
 
@@ -448,7 +448,7 @@ async def test_jobs_of_a_partition_that_is_enforced_no_more_lose_their_leases(
 
         released = [argv for argv in slurm.argvs[before:] if "AdminComment=roost:let-go" in argv]
         assert len(released) == 2  # all leased jobs in one call, and the job that waits in Slurm
-        assert daemon.daemon.watch.leased() == ()
+        assert daemon.daemon.parts.watch.leased() == ()
         slurm.end(first)
         assert all(slurm.state(job_id) is SlurmJobState.RUNNING for job_id in waiting)
 
@@ -486,7 +486,7 @@ async def test_a_journal_that_cannot_be_written_does_not_stop_placement(
 ) -> None:
     settings = config(tmp_path)
     async with running(slurm, settings) as daemon:
-        journal = daemon.daemon.recorder._open_journal()
+        journal = daemon.daemon.parts.recorder._open_journal()
         journal._db.execute("PRAGMA max_page_count = 1")  # as on a full disk
         jobs = [job for _ in range(16) for job in slurm.submit(gpus_per_node=1)]
         await daemon.until_running(*jobs)
@@ -529,7 +529,7 @@ async def test_a_state_folder_that_takes_no_lock_is_named(
 
 async def test_a_port_that_is_taken_is_named(slurm: SlurmStandIn, tmp_path: Path) -> None:
     async with running(slurm, config(tmp_path / "a")) as first:
-        port = first.daemon.servers.probe_port
+        port = first.daemon.parts.servers.probe_port
         settings = config(tmp_path / "b", listen={"probes": f"127.0.0.1:{port}"})
         with pytest.raises(ConfigError, match=rf"listen.probes: 127.0.0.1:{port}"):
             async with running(slurm, settings):

@@ -107,9 +107,9 @@ async def test_a_running_daemon_forecasts_and_survives_the_death_of_its_worker(
             of_first = await operator.GetEta(pb.GetEtaRequest(job_id=first))
             assert not of_first.etas[0].HasField("start")
         before_s = state.forecast.at_s if state.forecast else 0.0
-        await daemon.daemon.forecast_worker.stop()
+        await daemon.daemon.parts.forecast_worker.stop()
         await daemon.until(
             lambda: state.forecast is not None and state.forecast.at_s > before_s,
             "another forecast",
         )
-    assert daemon.daemon.forecast_worker.pid is None
+    assert daemon.daemon.parts.forecast_worker.pid is None

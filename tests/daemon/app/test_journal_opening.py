@@ -95,7 +95,7 @@ def test_a_journal_that_cannot_be_opened_is_a_fault_with_a_cure_and_no_failed_st
     assert str(tmp_path / FILE_NAME) in opened.fault
     (entry,) = logs
     assert entry["event"] == "journal_unusable"
-    assert "placement goes on" in entry["cure"]
+    assert "placement continues" in entry["cure"]
     with pytest.raises(JournalError):
         opener(tmp_path).open()
 

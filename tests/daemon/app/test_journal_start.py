@@ -26,6 +26,7 @@ from roost_formats.journal.journal import FILE_NAME, Journal
 from roost_formats.journal.reader import JournalReader
 from roost_formats.journal.records import Memo, RunHead, Step
 from roost_proto.v1 import operator_pb2
+from roostd.app import assembly
 from roostd.app import daemon as daemon_module
 from roostd.app.gauges import status_line
 from roostd.config.config import Config
@@ -82,7 +83,7 @@ def disk(tmp_path: Path) -> Iterator[SmallDisk]:
 @pytest.fixture
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """The disk is tried again at once."""
-    monkeypatch.setattr(daemon_module, "JOURNAL_RETRY_S", 0.05)
+    monkeypatch.setattr(assembly, "JOURNAL_RETRY_S", 0.05)
     monkeypatch.setattr(daemon_module, "UPKEEP_S", 0.02)
 
 
@@ -98,12 +99,12 @@ async def check_fault_is_shown(daemon: Running) -> None:
         status = await stub.GetStatus(operator_pb2.GetStatusRequest())
     assert "journal: " in status.slurm_fault
     assert str(daemon.config.paths.state_dir / FILE_NAME) in status.slurm_fault
-    assert daemon.daemon.recorder.fault in status_line(daemon.daemon.state)
+    assert daemon.daemon.parts.recorder.fault in status_line(daemon.daemon.state)
 
 
 async def wait_until_recorded(daemon: Running, slurm: SlurmStandIn) -> None:
     """Until the disk has been tried again, and what happens is on it."""
-    recorder = daemon.daemon.recorder
+    recorder = daemon.daemon.parts.recorder
     await daemon.until(lambda: not recorder.fault and not recorder._is_torn, "recording")
     await place_one(daemon, slurm)
     ticket = recorder.append(Tick(at_s=daemon.daemon.state.clock.now_s()), ())
@@ -157,7 +158,7 @@ async def test_on_a_full_disk_the_journal_of_before_is_read_and_nothing_in_it_is
 
         disk.free()
         await wait_until_recorded(daemon, slurm)
-        daemon.daemon.knowledge.write()
+        daemon.daemon.parts.knowledge.write()
 
     assert run_count(disk.folder) == 2
     assert known_in(disk.folder) == KNOWN
@@ -188,7 +189,7 @@ async def test_what_was_learned_outlives_a_start_that_could_not_even_read_it(
         in_the_way.rmdir()
         (elsewhere / FILE_NAME).rename(in_the_way)  # the disk is mounted at last
         await wait_until_recorded(daemon, slurm)
-        daemon.daemon.knowledge.write()
+        daemon.daemon.parts.knowledge.write()
 
     assert run_count(state) == 2
     assert known_in(state) == KNOWN
@@ -209,7 +210,7 @@ async def test_a_damaged_newest_record_is_put_aside_loudly_and_the_daemon_starts
     with capture() as lines:
         async with running(slurm, config(tmp_path)) as daemon:
             await place_one(daemon, slurm)
-            assert daemon.daemon.recorder.fault == ""
+            assert daemon.daemon.parts.recorder.fault == ""
 
     (logged,) = [entry for entry in lines if entry["event"] == "journal_damaged"]
     assert logged["log_level"] == "error"
@@ -245,7 +246,7 @@ async def test_a_journal_that_breaks_in_use_is_put_aside_while_the_daemon_runs(
     with capture() as lines:
         async with running(slurm, config(tmp_path)) as daemon:
             await place_one(daemon, slurm)
-            recorder = daemon.daemon.recorder
+            recorder = daemon.daemon.parts.recorder
             file = tmp_path / "state" / FILE_NAME
             await recorder._call(lambda: break_file(recorder._open_journal(), file))
             await place_one(daemon, slurm)

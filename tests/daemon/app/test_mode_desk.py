@@ -68,9 +68,9 @@ async def test_jobs_lose_their_leases_at_once_and_new_ones_get_none(
         (first,) = slurm.submit(gpus_per_node=8, nodes=(2, 2))
         await daemon.until_running(first)
         (waiting,) = slurm.submit(gpus_per_node=2)
-        await daemon.until(lambda: waiting in daemon.daemon.watch.leased(), "it is leased")
+        await daemon.until(lambda: waiting in daemon.daemon.parts.watch.leased(), "it is leased")
 
-        daemon.daemon.modes.set_mode("main", mode, "ann", {})
+        daemon.daemon.parts.modes.set_mode("main", mode, "ann", {})
 
         beat = heartbeat.parse((tmp_path / "run" / "heartbeat").read_text())
         assert "main" in beat.excepted
@@ -83,7 +83,7 @@ async def test_a_reload_brings_the_mode_of_the_file_back(
     slurm: SlurmStandIn, tmp_path: Path
 ) -> None:
     async with running(slurm, config(tmp_path, mode="shadow")) as daemon:
-        desk, state = daemon.daemon.modes, daemon.daemon.state
+        desk, state = daemon.daemon.parts.modes, daemon.daemon.state
         desk.set_mode("main", Mode.ENFORCE, "ann", {})
         assert state.config.mode_of("main") is Mode.ENFORCE
 
@@ -96,7 +96,7 @@ async def test_what_is_configured_is_what_the_last_reload_read(
 ) -> None:
     after = config(tmp_path, mode="advise")
     async with running(slurm, config(tmp_path, mode="shadow"), lambda: after) as daemon:
-        desk, state = daemon.daemon.modes, daemon.daemon.state
+        desk, state = daemon.daemon.parts.modes, daemon.daemon.state
         daemon.daemon.reload()
         await daemon.until(lambda: state.config.mode_of("main") is Mode.ADVISE, "the reload")
         made = desk.set_mode("main", Mode.OFF, "ann", {})
@@ -106,7 +106,7 @@ async def test_what_is_configured_is_what_the_last_reload_read(
 async def test_the_other_settings_of_a_partition_stay(slurm: SlurmStandIn, tmp_path: Path) -> None:
     settings = config(tmp_path, partitions={"main": {"mode": "enforce", "preemption": True}})
     async with running(slurm, settings) as daemon:
-        daemon.daemon.modes.set_mode("main", Mode.SHADOW, "ann", {})
+        daemon.daemon.parts.modes.set_mode("main", Mode.SHADOW, "ann", {})
         assert daemon.daemon.state.config.preempting_partitions() == ["main"]
 
 
@@ -115,7 +115,7 @@ async def test_a_mode_that_it_has_already_replaces_no_engine(
 ) -> None:
     async with running(slurm, config(tmp_path)) as daemon:
         engine = daemon.daemon.state.engine
-        made = daemon.daemon.modes.set_mode("main", Mode.ENFORCE, "ann", {})
+        made = daemon.daemon.parts.modes.set_mode("main", Mode.ENFORCE, "ann", {})
         assert made.was is made.mode is Mode.ENFORCE
         assert daemon.daemon.state.engine is engine
 
@@ -125,7 +125,7 @@ async def test_an_unknown_partition_is_refused_with_those_that_there_are(
 ) -> None:
     async with running(slurm, config(tmp_path)) as daemon:
         with pytest.raises(UnknownPartition, match="no partition 'mian'; there are main"):
-            daemon.daemon.modes.set_mode("mian", Mode.OFF, "ann", {})
+            daemon.daemon.parts.modes.set_mode("mian", Mode.OFF, "ann", {})
 
 
 async def test_what_cannot_be_put_on_record_is_not_done(
@@ -134,5 +134,5 @@ async def test_what_cannot_be_put_on_record_is_not_done(
     async with running(slurm, config(tmp_path)) as daemon:
         (tmp_path / "state" / "audit.log").mkdir()
         with pytest.raises(JournalError, match="nothing was changed"):
-            daemon.daemon.modes.set_mode("main", Mode.OFF, "ann", {})
+            daemon.daemon.parts.modes.set_mode("main", Mode.OFF, "ann", {})
         assert daemon.daemon.state.config.mode_of("main") is Mode.ENFORCE

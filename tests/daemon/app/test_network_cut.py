@@ -103,7 +103,7 @@ async def connected(folder: Path) -> AsyncIterator[tuple[Running, Network]]:
     """A daemon, and a probe that reports to it through the network."""
     settings = config(folder, telemetry={"sample_interval_s": 0.2, "stale_after_s": 1.0})
     async with running(SlurmStandIn([builders.node("n1")]), settings) as found:
-        network = Network(found.daemon.servers.probe_port)
+        network = Network(found.daemon.parts.servers.probe_port)
         await network.start()
         try:
             async with probe(network):

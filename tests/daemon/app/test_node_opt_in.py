@@ -64,7 +64,7 @@ async def test_only_jobs_of_the_list_are_placed_and_the_others_start_at_once(
         assert await daemon.allocated(mine) == daemon.planned(mine) != {}
         assert daemon.places() == {mine}
         assert "of roostd.yaml: left to Slurm" in (await explained(daemon, other)).reason
-        assert not set(left) & set(daemon.daemon.watch.leased())
+        assert not set(left) & set(daemon.daemon.parts.watch.leased())
 
 
 async def test_a_reload_changes_which_jobs_are_in(slurm: SlurmStandIn, tmp_path: Path) -> None:
@@ -73,7 +73,7 @@ async def test_a_reload_changes_which_jobs_are_in(slurm: SlurmStandIn, tmp_path:
         (first,) = slurm.submit(gpus_per_node=8, nodes=(4, 4), account="vision")
         await daemon.until_running(first)
         (waiting,) = slurm.submit(gpus_per_node=2, account="speech")
-        await daemon.until(lambda: waiting in daemon.daemon.watch.leased(), "it is leased")
+        await daemon.until(lambda: waiting in daemon.daemon.parts.watch.leased(), "it is leased")
 
         daemon.daemon.reload()
         await daemon.until(lambda: slurm.lease_left_s(waiting) <= 0, "its lease is ended")
@@ -110,9 +110,9 @@ async def test_a_job_that_fits_no_listed_node_waits_in_slurm_and_for_nothing_of_
         await daemon.until(lambda: slurm.lease_left_s(late) <= 0, "its lease is ended")
 
         for _ in range(3):
-            await daemon.daemon.watch.first_poll()
+            await daemon.daemon.parts.watch.first_poll()
             await asyncio.sleep(0)
-        assert late not in daemon.daemon.watch.leased()
+        assert late not in daemon.daemon.parts.watch.leased()
         slurm.end(fill[-1])
         assert slurm.state(late) is SlurmJobState.RUNNING
 

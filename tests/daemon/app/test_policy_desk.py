@@ -66,8 +66,8 @@ async def desk_of(
 ) -> AsyncIterator[tuple[Running, PolicyDesk, FakeEvaluator]]:
     async with running(slurm, settings) as daemon:
         evaluator = FakeEvaluator(found or evaluation())
-        daemon.daemon.desk._evaluator = evaluator
-        yield daemon, daemon.daemon.desk, evaluator
+        daemon.daemon.parts.desk._evaluator = evaluator
+        yield daemon, daemon.daemon.parts.desk, evaluator
 
 
 def audited(folder: Path) -> list[dict[str, object]]:

@@ -255,7 +255,7 @@ async def test_pins_and_budgets_outlive_a_restart(slurm: SlurmStandIn, settings:
         await daemon.until_running(waiting)
         now_s = daemon.daemon.state.clock.now_s()
         event = TimerPinned(at_s=now_s, timer="8/high", pinned_s=300.0)
-        await daemon.daemon._report(event)  # as the Admin service does
+        await daemon.daemon.parts.report(event)  # as the Admin service does
     async with running(slurm, settings) as daemon:
         async with daemon.operator() as operator:
             listed = await operator.ListTimers(pb.ListTimersRequest())

@@ -17,7 +17,7 @@ from roostd.testing.slurm_stand_in import SlurmStandIn
 @pytest.fixture
 async def daemon(tmp_path: Path) -> AsyncIterator[Running]:
     async with running(SlurmStandIn([builders.node("n1")]), config(tmp_path)) as found:
-        found.daemon.desk._evaluator = FakeEvaluator(evaluation())
+        found.daemon.parts.desk._evaluator = FakeEvaluator(evaluation())
         yield found
 
 

@@ -205,7 +205,7 @@ async def test_forecasts_are_of_own_jobs(site: Site) -> None:
     (foreign,) = slurm.submit(gpus=8, user_id=VIEWER)
     state = site.found.daemon.state
     await site.found.until(lambda: len(state.engine.waiting()) == 2, "two jobs wait")
-    await site.found.daemon.forecaster.turn()
+    await site.found.daemon.parts.forecaster.turn()
     method = "/roost_proto.v1.Operator/GetEta"
     code, answer = await site.ask(OTHER, method, b"")
     assert code == "OK", answer
@@ -228,7 +228,7 @@ async def test_a_tcp_port_has_no_user_and_so_no_role(tmp_path: Path) -> None:
         tmp_path, roles=ROLES, listen={"probes": "127.0.0.1:0", "operator_tcp": "127.0.0.1:0"}
     )
     async with running(SlurmStandIn([builders.node("n1")]), settings) as found:
-        address = f"127.0.0.1:{found.daemon.servers.operator_port}"
+        address = f"127.0.0.1:{found.daemon.parts.servers.operator_port}"
         async with grpc.aio.insecure_channel(address) as channel:
             with pytest.raises(grpc.aio.AioRpcError) as denied:
                 await operator_pb2_grpc.OperatorStub(channel).GetStatus(pb.GetStatusRequest())

@@ -13,7 +13,7 @@ from roost_engine.testing.builders import node, share
 
 def fresh(cluster: Cluster) -> ClusterGraph:
     graph = ClusterGraph(talks)
-    cluster.watch_anew()
+    cluster.watch_again()
     graph.refresh(cluster, unknown)
     return graph
 

@@ -37,7 +37,7 @@ def test_incremental_embeddings_equal_those_from_scratch(seed: int, steps: int) 
         occupy(cluster, rng, int(rng.integers(0, 3)), first=10 * step)
         tree.refresh(cluster, unknown)
     again = GraphTree(model, talks)
-    cluster.watch_anew()
+    cluster.watch_again()
     again.refresh(cluster, unknown)
     assert_same(tree, again)
 
@@ -98,6 +98,6 @@ def test_what_could_not_be_computed_is_computed_by_the_next_call() -> None:
     model.fails = None
     tree.refresh(cluster, unknown)
     again = GraphTree(model)
-    cluster.watch_anew()
+    cluster.watch_again()
     again.refresh(cluster, unknown)
     assert_same(tree, again)

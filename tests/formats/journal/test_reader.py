@@ -150,7 +150,7 @@ def test_a_journal_that_was_cut_short_is_an_error(closed: Path, kept_frac: float
     os.truncate(closed, int(closed.stat().st_size * kept_frac))
     told = refused(closed)
     assert told.startswith(f"{closed}: ")
-    assert "the file is damaged or was cut short; copy it anew" in told
+    assert "the file is damaged or cut short; copy it again" in told
 
 
 def test_a_journal_whose_pages_are_overwritten_is_an_error(closed: Path) -> None:

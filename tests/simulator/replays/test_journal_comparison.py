@@ -59,7 +59,7 @@ async def test_a_daemons_journal_under_another_policy(tmp_path: Path) -> None:
         (first,) = slurm.submit(gpus_per_node=8, nodes=(2, 2))
         await daemon.until_running(first)
         big, small = slurm.submit(gpus_per_node=8, nodes=(2, 2)), slurm.submit(gpus_per_node=8)
-        watch = daemon.daemon.watch
+        watch = daemon.daemon.parts.watch
         await daemon.until(lambda: {*big, *small} <= {*watch.leased()}, "both are seen")
         for job_id in (first, *big, *small):
             await daemon.until_running(job_id)

@@ -162,7 +162,7 @@ def fresh(path: Path) -> Path:
 @pytest.mark.parametrize(
     ("make", "complaint"),
     [
-        (truncated, "was cut short; copy it anew"),
+        (truncated, "cut short; copy it again"),
         (damaged, "entry 7: record cannot be read"),
         (empty, "the file is empty; want journal.sqlite of roostd's paths.state_dir"),
         (foreign, "is no journal of roostd; want journal.sqlite"),
