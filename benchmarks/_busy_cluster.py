@@ -26,7 +26,7 @@ GANG_EVERY = 10  # one job in this many is a gang
 
 
 def busy_engine(node_count: int, rng: Generator, policies: Policies) -> Engine:
-    """An engine that knows a mixed cluster, 88 % full."""
+    """Return an engine that knows a mixed cluster, 88 % full."""
     engine = Engine(EngineConfig(), policies)
     links = [parse_topo_matrix(sample_text(kind), f"{kind}.txt") for kind in KINDS]
     for number in range(node_count):
@@ -58,7 +58,7 @@ def _occupants(rng: Generator) -> list[tuple[int, ...]]:
 
 
 def waiting_job(number: int, gpus: int, rng: Generator) -> JobSpec:
-    """A job that waits; one in ten is a gang of two nodes."""
+    """Return a job that waits; one in ten is a gang of two nodes."""
     nodes = 2 if number % GANG_EVERY == 0 else 1
     cpus = int(rng.choice((4, 8, 12)))
     wanted = Shape(node_count=nodes, gpus_per_node=gpus, cpus_per_node=cpus * gpus)

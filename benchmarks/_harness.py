@@ -53,7 +53,7 @@ def timings_s(action: Callable[[], object], count: int, warm_up_count: int = 10)
 
 
 def percentile(values: Sequence[float], percent: float) -> float:
-    """The value that `percent` of the values do not exceed."""
+    """Return the value that `percent` of the values do not exceed."""
     return float(np.percentile(values, percent))
 
 

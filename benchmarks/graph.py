@@ -20,7 +20,7 @@ from roost_engine.scoring.graph_tree import GraphTree
 from roost_engine.testing.builders import job
 from roost_formats.models.checked_model import CheckedModel
 from roost_formats.models.loader import load_model
-from roost_formats.models.score import GRAPH_MODEL, OnnxGraph, load_onnx_graph
+from roost_formats.models.score import GRAPH_MODEL, OnnxGraphModel, load_onnx_graph
 from roost_formats.models.signature import GRAPH
 
 GANG_EVERY, GANGS = 10, ((2, 8), (2, 4), (4, 8), (4, 2))  # nodes, GPUs on each
@@ -48,7 +48,7 @@ def _unknown(job_id: JobId) -> JobSpec | None:
 def _trees(model: CheckedModel, node_count: int, runs: int) -> dict[str, object]:
     """Time the embeddings: of everything, of one rack, of one node."""
     cluster = busy_engine(node_count, np.random.default_rng(0), Policies()).cluster
-    tree = GraphTree(OnnxGraph(model))
+    tree = GraphTree(OnnxGraphModel(model))
     tree.refresh(cluster, _unknown)
     every = np.arange(node_count)
 

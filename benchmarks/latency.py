@@ -71,7 +71,7 @@ def measure_starts(job_count: int, seed: int) -> tuple[list[float], list[float]]
 
 
 def starts(cluster: LocalSlurm, calls: dict[str, float]) -> list[float]:
-    """How long each job took from its call of sbatch to its first line."""
+    """Return how long each job took from its call of sbatch to its first line."""
     for job_id in calls:
         cluster.wait_for_state(job_id, "COMPLETED")
     return [float(cluster.output(job_id)) - called_s for job_id, called_s in calls.items()]

@@ -64,7 +64,7 @@ class LoneNode:
             raise RuntimeError("the cluster did not take the matrix")
 
     def choose(self, free_mask: int, gpu_count: int) -> tuple[int, ...]:
-        """The GPUs that Roost places a gang on, among neighbours of random load."""
+        """Return the GPUs that Roost places a gang on, among neighbours of random load."""
         busy = indices_of(~free_mask & (1 << self._gpu_count) - 1)
         self._cluster.hold(OTHERS, (NodeShare(NODE, busy),))
         load = self._rng.random((self._gpu_count, 4)) * (1, 1, BUSY_BYTES_PER_S, BUSY_BYTES_PER_S)
@@ -85,7 +85,7 @@ class Exhaustive:
         self._scores = np.array([links.score(subset) for subset in subsets])
 
     def best(self, free_mask: int) -> int:
-        """The score of the best subset; the set must hold enough GPUs."""
+        """Return the score of the best subset; the set must hold enough GPUs."""
         inside: NDArray[np.bool_] = (self._masks & ~free_mask) == 0
         return int(self._scores[inside].max())
 

@@ -41,7 +41,7 @@ class Written(Recorder):
 
 
 def teach(known: Predictors, first: int, count: int) -> None:
-    """Jobs began and ended, each of a user and a name of its own."""
+    """Begin and end jobs, each of a user and a name of its own."""
     for number in range(first, first + count):
         name = "".join(chr(97 + int(digit)) for digit in str(number))  # digits do not count
         spec = replace(job(f"{number}", user_id=number % _USERS), name=name)

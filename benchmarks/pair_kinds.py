@@ -70,7 +70,7 @@ def cnn(batch: int, device: str) -> Step:
 
 
 def transformer(batch: int, device: str) -> Step:
-    """A transformer of four layers, width 512, 256 tokens, bfloat16."""
+    """Return a transformer of four layers, width 512, 256 tokens, bfloat16."""
     words, length, width = 8192, 256, 512
     layer = nn.TransformerEncoderLayer(width, 8, 4 * width, dropout=0.0, batch_first=True)
     net = _sequential(
@@ -165,7 +165,7 @@ def products(batch: int, device: str) -> Step:
 
 
 def policy(batch: int, device: str) -> Step:
-    """A small net that is asked for actions by an environment on the CPU, as in A3C."""
+    """Return a small net that is asked for actions by an environment on the CPU, as in A3C."""
     net = _sequential([nn.Linear(64, 256), nn.Tanh(), nn.Linear(256, 256), nn.Tanh()])
     net = net.append(nn.Linear(256, 8)).to(device)
     optimizer = torch.optim.Adam(net.parameters(), lr=1e-4)

@@ -23,7 +23,7 @@ JOB_SIZES = (1, 8, 64)
 
 
 def busy_cluster(node_count: int, busy_frac: float, seed: int) -> Cluster:
-    """Nodes of eight GPUs with NVLink bridges, some of which are taken."""
+    """Return nodes of eight GPUs with NVLink bridges, some of which are taken."""
     rng, cluster, links = np.random.default_rng(seed), Cluster(), bridges(GPUS_PER_NODE)
     for number in range(node_count):
         spec = node(f"n{number:05d}", GPUS_PER_NODE, rack=f"r{number // NODES_PER_RACK}")
@@ -35,7 +35,7 @@ def busy_cluster(node_count: int, busy_frac: float, seed: int) -> Cluster:
 
 
 def request(name: str, gpu_count: int, information: PolicyInformation) -> JobSpec:
-    """A job of the shapes that a rule accepts."""
+    """Return a job of the shapes that a rule accepts."""
     part, job_id = PLACEMENTS[name], JobId("new")
     if part.shapes_by_job is not None:
         return job(job_id, *part.shapes_by_job(information)(job_id, gpu_count, GPUS_PER_NODE))

@@ -22,7 +22,7 @@ HEAD = (
 
 
 def summaries_of(paths: Iterable[Path]) -> list[Summary]:
-    """The summary of each policy and load, from the file with most seeds."""
+    """Return the summary of each policy and load, from the file with most seeds."""
     best: dict[tuple[float | None, str], Summary] = {}
     for path in paths:
         for found in json.loads(path.read_text(encoding="utf-8")):

@@ -47,7 +47,7 @@ class OperatorClient:
         return self._call(self._stub.GetStatus, pb.GetStatusRequest(ask_slurm=ask_slurm))
 
     def list_nodes(self) -> list[pb.Node]:
-        """All nodes, by name."""
+        """Return all nodes, by name."""
         response = self._call(self._stub.ListNodes, pb.ListNodesRequest())
         return sorted(response.nodes, key=lambda node: node.name)
 
@@ -60,7 +60,7 @@ class OperatorClient:
         return self._call(self._stub.GetTopology, pb.GetTopologyRequest(node=node))
 
     def list_jobs(self, include_ended: bool) -> list[pb.Job]:
-        """All jobs in the daemon's order, which is Slurm's."""
+        """Return all jobs in the daemon's order, which is Slurm's."""
         request = pb.ListJobsRequest(include_ended=include_ended)
         return list(self._call(self._stub.ListJobs, request).jobs)
 

@@ -81,7 +81,7 @@ def user(job: pb.Job) -> str:
 
 
 def state(job: pb.Job) -> Text:
-    """The state in words."""
+    """Return the state in words."""
     return _state_text(job.state)
 
 

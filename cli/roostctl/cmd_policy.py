@@ -261,14 +261,14 @@ def _watched(promotion: pb.Promotion) -> Iterator[RenderableType]:
     if not promotion.job_count:
         yield prose(f"{name}: no job has ended under it yet.")
         return
-    told = [f"its {promotion.job_count} jobs lost {percent(promotion.observed_lost_frac)}"]
+    parts = [f"its {promotion.job_count} jobs lost {percent(promotion.observed_lost_frac)}"]
     if promotion.HasField("other_lost_frac"):
         others = percent(promotion.other_lost_frac)
-        told.append(f"the {promotion.other_job_count} of other users {others}")
+        parts.append(f"the {promotion.other_job_count} of other users {others}")
     if promotion.HasField("predicted_lost_frac"):
-        told.append(f"{percent(promotion.predicted_lost_frac)} was predicted")
+        parts.append(f"{percent(promotion.predicted_lost_frac)} was predicted")
     yield prose(
-        f"{name}: of their completion time {', '.join(told)}. Evidence against it:"
+        f"{name}: of their completion time {', '.join(parts)}. Evidence against it:"
         f" {promotion.evidence:.2g}; at {promotion.evidence_limit:.0f} it is taken out."
     )
 

@@ -1,6 +1,10 @@
 """The program `roostctl`, and the one table from errors to exit codes."""
 
+import contextlib
+import errno
 import gc
+import os
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -38,6 +42,8 @@ EXIT_CODES: Mapping[grpc.StatusCode, int] = {
     grpc.StatusCode.UNAUTHENTICATED: 4,
     grpc.StatusCode.DEADLINE_EXCEEDED: 5,
 }
+EXIT_NOT_WRITTEN = 1
+EXIT_USAGE = 2
 EXIT_DAEMON_FAULT = 6  # every other code: the daemon is broken, overloaded or of another version
 _GC_OBJECTS = 100_000
 EXIT_INTERRUPTED = 130  # as shells report SIGINT
@@ -52,8 +58,23 @@ class _ExitCodeGroup(click.Group):
         except CallFailed as error:
             complain(str(error))
             ctx.exit(EXIT_CODES.get(error.code, EXIT_DAEMON_FAULT))
+        except UnicodeEncodeError as error:  # bytes of the command line that are no text
+            complain(f"{error.object!r} is not UTF-8")
+            ctx.exit(EXIT_USAGE)
+        except OSError as error:
+            if error.errno == errno.EPIPE:  # `| head -1`; click exits quietly
+                raise
+            complain(f"the output cannot be written: {error.strerror or error}")
+            _drop_output()
+            ctx.exit(EXIT_NOT_WRITTEN)
         except KeyboardInterrupt:
             ctx.exit(EXIT_INTERRUPTED)
+
+
+def _drop_output() -> None:
+    """Send what is left in the buffer of stdout nowhere, or Python fails on it at the end."""
+    with contextlib.suppress(OSError, ValueError), open(os.devnull, "w") as nowhere:
+        os.dup2(nowhere.fileno(), sys.stdout.fileno())
 
 
 @click.group(

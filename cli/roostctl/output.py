@@ -25,7 +25,7 @@ _PADDING = (0, GAP, 0, 0)
 
 
 def new_console() -> Console:
-    """A console on the present stdout that takes text as it is: no markup, no emoji."""
+    """Return a console on the present stdout that takes text as it is: no markup, no emoji."""
     console = Console(markup=False, emoji=False, highlight=False, soft_wrap=False)
     if not console.is_terminal and not os.environ.get("COLUMNS"):
         console.width = _PIPE_WIDTH

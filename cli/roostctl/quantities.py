@@ -59,7 +59,7 @@ def gibibytes(count_bytes: int | None) -> str:
 
 
 def rounded(value: float | None, unit: str) -> str:
-    """A whole number with its unit."""
+    """Return a whole number with its unit."""
     return ABSENT if value is None else f"{value:.0f} {unit}"
 
 

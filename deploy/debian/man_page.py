@@ -9,7 +9,7 @@ from pathlib import Path
 
 def main(program: str, section: str) -> None:
     """Write the page to stdout."""
-    text, release = told(program), version("roost")
+    text, release = help_of(program), version("roost")
     summary, _, _ = first_words(text).partition(". ")
     print(f'.TH {program.upper()} {section} "" "roost {release}" "Roost"')
     print(f".SH NAME\n{escaped(program)} \\- {escaped(summary.rstrip('.'))}")
@@ -17,12 +17,12 @@ def main(program: str, section: str) -> None:
     print(verbatim(text))
     for command in commands(text):
         print(f".SS {escaped(program)} {escaped(command)}")
-        print(verbatim(told(program, command)))
+        print(verbatim(help_of(program, command)))
     print(".SH SEE ALSO\n/usr/share/doc/roost/docs")
 
 
-def told(program: str, *words: str) -> str:
-    """What the program says with --help."""
+def help_of(program: str, *words: str) -> str:
+    """Return what the program says with --help."""
     return subprocess.run(
         [str(Path(sys.prefix) / "bin" / program), *words, "--help"],
         env={"PATH": "/usr/bin:/bin", "COLUMNS": "78", "LC_ALL": "C.UTF-8"},
@@ -33,14 +33,14 @@ def told(program: str, *words: str) -> str:
 
 
 def first_words(text: str) -> str:
-    """The first paragraph after the usage, in one line."""
+    """Return the first paragraph after the usage, in one line."""
     paragraphs = [" ".join(part.split()) for part in text.split("\n\n")]
     described = [part for part in paragraphs if not part.lower().startswith("usage:")]
     return described[0].removeprefix("`").split(": ", 1)[-1] if described else ""
 
 
 def commands(text: str) -> Iterator[str]:
-    """The commands that the help lists, of click and of argparse."""
+    """Yield the commands that the help lists, of click and of argparse."""
     inside = False
     for line in text.splitlines():
         if line.strip() in ("Commands:", "COMMAND", "positional arguments:"):

@@ -184,7 +184,7 @@ class Engine:
             yield from self._table.ended.items()
 
     def waiting(self) -> tuple[JobId, ...]:
-        """The jobs that wait to be placed."""
+        """Return the jobs that wait to be placed."""
         return tuple(self._table.waiting)
 
     def queue_view(self, at_s: float) -> QueueView:

@@ -19,19 +19,19 @@ class Notifier:
         self.watchdog_s = _watchdog_s(environ)
 
     def ready(self, status: str) -> None:
-        """The probe works."""
+        """Tell systemd that the probe works."""
         self._send(f"READY=1\nSTATUS={status}")
 
     def reloading(self) -> None:
-        """The probe reads its topology and certificates again; `ready` ends this."""
+        """Tell systemd that the probe reads topology and certificates again, until `ready`."""
         self._send("RELOADING=1")
 
     def status(self, text: str) -> None:
-        """What `systemctl status` shows."""
+        """Set what `systemctl status` shows."""
         self._send(f"STATUS={text}")
 
     def stopping(self) -> None:
-        """The probe ends."""
+        """Tell systemd that the probe ends."""
         self._send("STOPPING=1")
 
     def watchdog(self) -> None:

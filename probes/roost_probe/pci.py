@@ -50,12 +50,12 @@ class PciTree:
         self._root = root
 
     def find(self, address: str) -> PciPath | None:
-        """The device with that address, in sysfs form; None if it is not there."""
+        """Return the device with that address, in sysfs form; None if it is not there."""
         link = self._root / "bus/pci/devices" / address
         return self.locate(link) if link.exists() else None
 
     def locate(self, entry: Path) -> PciPath | None:
-        """The device that a sysfs entry leads to: the last PCI device on its path."""
+        """Return the device that a sysfs entry leads to: the last PCI device on its path."""
         parts = entry.resolve().parts
         start = next((i for i, part in enumerate(parts) if part.startswith("pci")), None)
         if start is None:
@@ -67,7 +67,7 @@ class PciTree:
         return PciPath(tuple(parts[start : end + 1]), _numa_node(folder))
 
     def level(self, a: PciPath, b: PciPath) -> Level:
-        """How far apart two devices sit, as `nvidia-smi topo -m` counts."""
+        """Return how far apart two devices sit, as `nvidia-smi topo -m` counts."""
         shared = 0
         for one, other in zip(a.hops, b.hops, strict=False):
             if one != other:

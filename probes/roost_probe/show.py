@@ -58,7 +58,7 @@ def symbol_matrix(topology: Topology) -> list[list[str]]:
 
 
 def format_matrix(topology: Topology) -> str:
-    """The table of `nvidia-smi topo -m`, tabs and all, with its legends."""
+    """Return the table of `nvidia-smi topo -m`, tabs and all, with its legends."""
     gpu_count = len(topology.gpus)
     names = [f"GPU{i}" for i in range(gpu_count)] + [f"NIC{i}" for i in range(len(topology.nics))]
     lines = ["\t".join(["", *names, "CPU Affinity", "NUMA Affinity"])]
@@ -124,7 +124,7 @@ def format_json(topology: Topology, node: str) -> str:
 
 
 def sample_rows(sample: telemetry_pb2.Sample) -> list[Row]:
-    """A sample GPU by GPU, unpacked from its columns; None: absent."""
+    """Return a sample GPU by GPU, unpacked from its columns; None: absent."""
     rows = list[Row]({} for _ in range(sample.gpu_count))
     for name in _COLUMNS:
         column = getattr(sample, name)

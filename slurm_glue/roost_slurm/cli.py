@@ -251,8 +251,8 @@ def _unpin(args: argparse.Namespace) -> int:
     finally:
         if job_ids:
             why = "another roostd has left them" if args.others else "roostd is dead"
-            told = f"roost-slurm unpin: {why}, unpinned {' '.join(job_ids)}"
-            syslog.syslog(syslog.LOG_WARNING, told)
+            line = f"roost-slurm unpin: {why}, unpinned {' '.join(job_ids)}"
+            syslog.syslog(syslog.LOG_WARNING, line)
     return 0
 
 

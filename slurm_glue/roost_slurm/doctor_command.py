@@ -40,8 +40,8 @@ def run(args: argparse.Namespace) -> int:
     else:
         print(*findings, sep="\n")
     if not found_roles:
-        told = "is neither SlurmctldHost nor a node with a probe; cure: --role"
-        print(f"roost-slurm doctor: {machine.host} {told}", file=sys.stderr)
+        problem = "is neither SlurmctldHost nor a node with a probe; cure: --role"
+        print(f"roost-slurm doctor: {machine.host} {problem}", file=sys.stderr)
         return NO_ROLE
     return SICK if any(finding.level is Level.PROBLEM for finding in findings) else 0
 

@@ -17,7 +17,7 @@ _AS_OF = re.compile(r"Configuration data as of (\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)"
 
 
 def munge(looked: Looked) -> Iterator[Finding]:
-    """A credential of this machine, decoded here."""
+    """Check that MUNGE encodes and decodes a credential here."""
     made = looked.machine.run(("munge", "--no-input"))
     if made.code == 0:
         made = looked.machine.run(("unmunge", "--no-output"), made.out)
@@ -28,7 +28,7 @@ def munge(looked: Looked) -> Iterator[Finding]:
 
 
 def clock(looked: Looked) -> Iterator[Finding]:
-    """The clock of slurmctld beside this one: a heartbeat older than 15 s counts as none."""
+    """Compare the clock of slurmctld with this one: a heartbeat older than 15 s counts as none."""
     match = _AS_OF.search(looked.config_text)
     if match is None:
         return
@@ -42,7 +42,7 @@ def clock(looked: Looked) -> Iterator[Finding]:
 
 
 def gres(looked: Looked) -> Iterator[Finding]:
-    """The GPUs that Slurm knows of this node beside its device files."""
+    """Compare the GPUs that Slurm knows of this node with its device files."""
     shown = looked.machine.run(commands.show_nodes((looked.machine.host,)))
     match = re.search(r"\bGres=(\S*)", shown.out)
     if shown.code or match is None:
@@ -73,7 +73,7 @@ def gres(looked: Looked) -> Iterator[Finding]:
 
 
 def agent(looked: Looked) -> Iterator[Finding]:
-    """The probe's unit and the socket where hooks ask."""
+    """Check the probe's unit and the socket where hooks ask."""
     active = looked.machine.run(("systemctl", "is-active", "roost-probe.service")).out.strip()
     if active != "active":
         cure = "set ROOST_DAEMON in /etc/default/roost-probe; systemctl enable --now roost-probe"

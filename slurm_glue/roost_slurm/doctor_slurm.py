@@ -63,7 +63,7 @@ def typed_limits(looked: Looked) -> Iterator[Finding]:
 
 
 def daemon(looked: Looked) -> Iterator[Finding]:
-    """Whether roostd is there, runs and beats."""
+    """Check that roostd is there, runs and beats."""
     active = looked.machine.run(("systemctl", "is-active", "roostd.service")).out.strip()
     if active != "active":
         cure = "roostd check-config; systemctl enable --now roostd; journalctl -u roostd"
@@ -86,7 +86,7 @@ def daemon(looked: Looked) -> Iterator[Finding]:
 
 
 def service_user(looked: Looked) -> Iterator[Finding]:
-    """Whether roostd runs as SlurmUser, and can see its configuration."""
+    """Check that roostd runs as SlurmUser, and can see its configuration."""
     user = looked.config.get("SlurmUser", "").partition("(")[0]
     shown = looked.machine.run(
         ("systemctl", "show", "--value", "--property=User", "roostd.service")
@@ -107,7 +107,7 @@ def service_user(looked: Looked) -> Iterator[Finding]:
 
 
 def unpin_timer(looked: Looked) -> Iterator[Finding]:
-    """The timer that takes back the pins of a dead roostd."""
+    """Check the timer that takes back the pins of a dead roostd."""
     active = looked.machine.run(("systemctl", "is-active", "roost-unpin.timer")).out.strip()
     if active != "active":
         yield Finding(
@@ -119,7 +119,7 @@ def unpin_timer(looked: Looked) -> Iterator[Finding]:
 
 
 def hooks(looked: Looked) -> Iterator[Finding]:
-    """The scripts that slurm.conf names: there, executable, calling a program that is there."""
+    """Check that scripts in slurm.conf are there, executable, and call a program that is there."""
     named = 0
     for name, value in looked.config.items():
         key = name.partition("[")[0]
@@ -158,7 +158,7 @@ def _hook(looked: Looked, key: str, path: Path) -> Iterator[Finding]:
 
 
 def certificates(looked: Looked) -> Iterator[Finding]:
-    """When the certificates of roostd and the probe end."""
+    """Check when the certificates of roostd and the probe end."""
     for folder in ("/etc/roost", "/etc/roost/tls"):
         for path in sorted(looked.at(folder).glob("*.pem")):
             shown = looked.machine.run(

@@ -67,7 +67,7 @@ class Heartbeat:
 
 
 def is_name(text: str) -> bool:
-    """Whether a partition, a model, an account or a QoS of that name can stand in a heartbeat."""
+    """Return whether a heartbeat can have a partition, model, account or QoS of that name."""
     return _NAME.fullmatch(text) is not None
 
 
@@ -122,7 +122,7 @@ def parse(text: str) -> Heartbeat:
 
 def owner_of(folder: Path, host: str) -> str:
     """Return the owner of the heartbeat in a folder of a host."""
-    return hashlib.sha256(f"{host}:{folder.resolve()}".encode()).hexdigest()[:8]
+    return hashlib.sha256(f"{host}:{os.path.realpath(folder)}".encode()).hexdigest()[:8]
 
 
 def write(path: Path, beat: Heartbeat) -> None:

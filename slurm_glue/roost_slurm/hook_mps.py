@@ -138,7 +138,7 @@ class Mps:
     def _ask(self, question: str, gpu: int, user_id: int) -> None:
         self._run((CONTROL,), f"{question}\n", gpu, user_id)
 
-    def _run(self, argv: tuple[str, ...], told: str, gpu: int, user_id: int) -> None:
+    def _run(self, argv: tuple[str, ...], text: str, gpu: int, user_id: int) -> None:
         """Run the control program as the daemon's user: its folders are that user's."""
         program = shutil.which(argv[0], path=self.search_path)
         if program is None:
@@ -153,7 +153,7 @@ class Mps:
                 "CUDA_MPS_PIPE_DIRECTORY": str(place / "pipe"),
                 "CUDA_MPS_LOG_DIRECTORY": str(place / "log"),
             },
-            input=told.encode(),
+            input=text.encode(),
             stdout=subprocess.DEVNULL,  # a daemon that kept a pipe open would be waited for
             stderr=subprocess.DEVNULL,
             user=user_id,

@@ -92,7 +92,7 @@ def _mps(folder: Path) -> "Mps":
 
 
 def agent_socket(runtime_folder: Path) -> Path:
-    """The probe's socket: /run/roost-probe/agent.sock beside /run/roost.
+    """Return the probe's socket: /run/roost-probe/agent.sock beside /run/roost.
 
     The probe has a folder of its own, because systemd gives a unit's runtime folder to one user and
     removes it when the unit stops. A controller may be a node as well.
@@ -204,8 +204,8 @@ def second_seat_lines(env: HookEnv, plan: Plan, around: Surroundings) -> list[st
 
     Slurm numbers the second seats of N GPUs from N on, and says so to CUDA, which knows N devices.
     """
-    told = env.step_gpus or env.job_gpus
-    if not around.has_seats or not told or set(env.visible_gpus) != set(told):
+    given = env.step_gpus or env.job_gpus
+    if not around.has_seats or not given or set(env.visible_gpus) != set(given):
         return []
     if plan.managed and set(env.job_gpus) == set(plan.gpu_indices):
         return []

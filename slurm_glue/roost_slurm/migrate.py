@@ -58,14 +58,14 @@ class Step:
 
     def __str__(self) -> str:
         jobs = ", ".join(self.jobs)
-        told = {
+        state = {
             Stage.DONE: "has the new types",
             Stage.READY: "drained and empty: change it now",
             Stage.EMPTY: f"empty: scontrol update nodename={self.node} state=drain reason=roost",
             Stage.BUSY: f"runs {jobs}: drain it and wait, or leave it for later",
             Stage.HELD: f"waiting jobs name its types: {jobs}",
         }[self.stage]
-        return f"{self.node:<16} {self.stage:<6} {told}"
+        return f"{self.node:<16} {self.stage:<6} {state}"
 
 
 def parse_nodes(text: str) -> list[NodeState]:

@@ -65,14 +65,14 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _steps(args: argparse.Namespace) -> list[Step]:
-    nodes = parse_nodes(_told(commands.show_nodes()))
+    nodes = parse_nodes(_output_of(commands.show_nodes()))
     source = _source(args, "slurm.conf" if args.back else "nodes.conf").read_text(encoding="utf-8")
     wanted = {}
     for node in nodes:
         words = words_of(source, node.name)
         if words is not None and words.gres:
             wanted[node.name] = words.gres
-    return plan(nodes, wanted, parse_queue(_told(commands.queue())).jobs)
+    return plan(nodes, wanted, parse_queue(_output_of(commands.queue())).jobs)
 
 
 def _change(args: argparse.Namespace, steps: dict[str, Step]) -> int:
@@ -151,7 +151,7 @@ def _replace(path: Path, text: str) -> None:
     os.replace(temporary, path)
 
 
-def _told(argv: tuple[str, ...]) -> str:
+def _output_of(argv: tuple[str, ...]) -> str:
     env = {**os.environ, **commands.ENVIRONMENT}
     done = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=60.0, check=False)
     if done.returncode:

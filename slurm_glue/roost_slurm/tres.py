@@ -93,7 +93,7 @@ def without_gres(text: str) -> str:
 
 
 def gpu_count(gres: Iterable[Gres]) -> int:
-    """GPUs that a request adds up to."""
+    """Return GPUs that a request adds up to."""
     return sum(entry.count for entry in gres if entry.name == GPU)
 
 
@@ -131,7 +131,7 @@ def typed_gpus(
 
 
 def typed_indices(gres: Iterable[Gres]) -> tuple[int, ...]:
-    """The inverse of typed_gpus: the GPU indices that a request names, ascending."""
+    """Return the inverse of typed_gpus: the GPU indices that a request names, ascending."""
     matches = (_SLOT_KIND.fullmatch(kind) for kind in gpu_kinds(gres))
     return tuple(sorted({int(match[2]) for match in matches if match}))
 

@@ -65,6 +65,24 @@ def test_daemon_address_comes_from_the_environment(address: str, operator: FakeO
     assert operator.asked == ["GetStatus"]
 
 
+def test_an_argument_that_is_no_text_exits_2(run: Run) -> None:
+    result = run("job", "\udc80")
+    assert (result.exit_code, result.stderr) == (2, "roostctl: '\\udc80' is not UTF-8\n")
+
+
+def test_a_full_disk_under_stdout_is_one_line(operator: FakeOperator, address: str) -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "roostctl.main", "--daemon", address, "status"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    wanted = "roostctl: the output cannot be written: No space left on device\n"
+    assert (done.returncode, done.stderr) == (1, wanted)
+
+
 def test_needs_neither_numpy_nor_what_only_the_daemon_needs() -> None:
     program = "import sys, roostctl.main; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)

@@ -23,6 +23,8 @@ class Report:
         forgotten_count: jobs that slurmctld had not saved when it was killed, by `--unsaved`.
         without_gpus_count: jobs that Slurm 22.05 started without any GPU right after slurmctld was
             restarted: it does that to plain jobs, without roostd, too (JOB_GRES=gpu:g4:0).
+        requeued_ahead_count: jobs whose launch was lost, and that Slurm requeued to begin two
+            minutes later (the life of a credential). It does that without Roost too: `--control`.
         problems: each broken promise, in words.
     """
 
@@ -35,6 +37,7 @@ class Report:
     launched_twice_count: int = 0
     forgotten_count: int = 0
     without_gpus_count: int = 0
+    requeued_ahead_count: int = 0
     problems: list[str] = field(default_factory=list)
 
     def json(self) -> str:
@@ -57,5 +60,7 @@ class Report:
             print(f"{self.forgotten_count} jobs were not saved when slurmctld was killed.")
         if self.without_gpus_count:
             print(f"{self.without_gpus_count} jobs got no GPU from slurmctld, as without Roost.")
+        if self.requeued_ahead_count:
+            print(f"Slurm requeued {self.requeued_ahead_count} jobs to begin two minutes later.")
         for problem in self.problems:
             print(f"BROKEN: {problem}")

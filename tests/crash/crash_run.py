@@ -44,7 +44,8 @@ _SAVED_AFTER_S = 6.0  # slurmctld saves its state 5 s after a change at the late
 _UNSAVED_S = 3.0
 _REST_S = 25.0  # after such a kill: the next one would hide what becomes of the jobs
 _FAIL_POINT_S = 8.0
-_END_S = 150.0  # Slurm requeues a job two minutes ahead
+_REQUEUED_S = 121.0  # so far ahead is the begin time of a job that Slurm requeues by itself
+_END_S = 150.0  # longer than that
 _REGISTERED_S = 30.0
 _LAUNCH_S = 15.0  # a prolog takes a second at most
 _RESTARTED_S = 30.0
@@ -80,7 +81,9 @@ class CrashRun:
         self._slurm_killed_s: float | None = None
         self._unchanged_since_s: dict[tuple[str, str], float] = {}
         self._restarts_s: list[float] = []  # of slurmctld, by the wall clock
+        self._requeued: set[str] = set()  # with a begin time of Slurm's own, two minutes ahead
         self.report = Report(seed)
+        self._is_control = is_control
         self._is_unsaved = is_unsaved
         kills_of_slurm = (
             (self._kill_slurmd, 1),
@@ -107,6 +110,8 @@ class CrashRun:
         what = self._random.choice(kills)()
         self.report.kills[what] += 1
         self._say(what)
+        if self._is_control:
+            self._check_leases()
         self._collect()
 
     def finish(self) -> Report:
@@ -292,16 +297,19 @@ class CrashRun:
 
     def _check_leases(self) -> None:
         """While roostd is dead: no job may be held longer than a lease from now on."""
-        latest_s = time.time() + LEASE_S + _SLACK_S
-        format_ = "JobID:|,State:|,EligibleTime:|"
-        answer = self._stack.slurm.run("squeue", "-h", "-O", format_, check=False)
-        for line in answer.splitlines():
-            job_id, state, eligible = (word.strip() for word in line.split("|")[:3])
-            if state == "PENDING" and "T" in eligible:
-                at_s = datetime.fromisoformat(eligible).timestamp()
-                if at_s > latest_s:
-                    held_s = at_s - latest_s + LEASE_S
-                    self._complain(f"job {job_id} is held for {held_s:.0f} s after a kill")
+        slurm, now_s = self._stack.slurm, time.time()
+        format_ = "JobID:|,State:|,EligibleTime:|,RestartCnt:|"
+        for line in slurm.run("squeue", "-h", "-O", format_, check=False).splitlines():
+            job_id, state, eligible, restarts = (word.strip() for word in line.split("|")[:4])
+            if state != "PENDING" or "T" not in eligible:
+                continue
+            held_s = datetime.fromisoformat(eligible).timestamp() - now_s - _SLACK_S
+            if restarts != "0" and LEASE_S < held_s <= _REQUEUED_S:
+                self._requeued.add(job_id)
+                self.report.requeued_ahead_count = len(self._requeued)
+            elif held_s > LEASE_S:
+                shown = slurm.run("scontrol", "-o", "show", "job", job_id, check=False)
+                self._complain(f"job {job_id} is held for {held_s:.0f} s after a kill: {shown}")
 
     def _complain(self, problem: str) -> None:
         self.report.problems.append(problem)

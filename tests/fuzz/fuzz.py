@@ -14,15 +14,18 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
+from hypothesis.errors import Flaky
 from tests.fuzz.services import service_targets
 from tests.fuzz.targets import SEEDS, Target, lua_target, targets
 
 # CPU time. Reading costs microseconds a byte at most; the constant absorbs a garbage collection.
 _LIMIT_S, _LIMIT_S_PER_BYTE = 0.5, 50e-6
+# A virtual machine charges a program the time that its core was lent to others: the least counts.
+_TRIES = 3
 _LARGEST_BYTES = 200_000
 _EXAMPLES_A_ROUND = 200
 HOSTILE = (
@@ -36,11 +39,23 @@ HOSTILE = (
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """An input that broke a promise."""
+    """An input that broke a promise.
+
+    Attributes:
+        target: the name of the target.
+        data: the input.
+        problem: the promise that it broke, in words.
+        seed: with which it was drawn; None: it was kept earlier, or found by coverage.
+    """
 
     target: str
     data: bytes
     problem: str
+    seed: int | None = None
+
+    def __str__(self) -> str:
+        drawn = "" if self.seed is None else f" (seed {self.seed})"
+        return f"{self.target}{drawn}: {self.problem}: {self.data!r}"
 
 
 class Broken(Exception):
@@ -82,8 +97,18 @@ def check(target: Target, data: bytes) -> None:
     """Give an input to a target.
 
     Raises:
-        Broken: it raised an error that its callers do not expect, or took too long.
+        Broken: it raised an error that its callers do not expect, or took too long, each time.
     """
+    took = list[float]()
+    while len(took) < _TRIES:
+        took.append(_read(target, data))
+        if took[-1] <= _LIMIT_S + _LIMIT_S_PER_BYTE * len(data):
+            return
+    raise Broken(f"{len(data)} bytes took {min(took):.1f} s of CPU time")
+
+
+def _read(target: Target, data: bytes) -> float:
+    """Give an input to a target, and return the CPU time that it took, in seconds."""
     began_s = time.process_time()
     try:
         target.read(data)
@@ -91,14 +116,12 @@ def check(target: Target, data: bytes) -> None:
         pass
     except (Exception, RecursionError) as error:
         raise Broken(f"{type(error).__name__}: {error}"[:300]) from error
-    took_s = time.process_time() - began_s
-    if took_s > _LIMIT_S + _LIMIT_S_PER_BYTE * len(data):
-        raise Broken(f"{len(data)} bytes took {took_s:.1f} s of CPU time")
+    return time.process_time() - began_s
 
 
 def fuzz_once(target: Target, count: int, number: int) -> Finding | None:
     """Try so many inputs on a target; return the smallest one that breaks it."""
-    smallest: list[bytes] = []
+    smallest: list[Finding] = []
 
     @seed(number)
     @settings(
@@ -114,14 +137,16 @@ def fuzz_once(target: Target, count: int, number: int) -> Finding | None:
     def attempt(data: bytes) -> None:
         try:
             check(target, data)
-        except Broken:
-            smallest[:] = [data]
+        except Broken as error:
+            smallest[:] = [Finding(target.name, data, str(error), number)]
             raise
 
     try:
         attempt()
-    except Broken as error:
-        return Finding(target.name, smallest[0], str(error))
+    except Broken:
+        return smallest[0]
+    except Flaky:  # the same input, given again, broke nothing
+        return replace(smallest[0], problem=f"once only: {smallest[0].problem}")
     return None
 
 
@@ -163,7 +188,7 @@ def fuzz(
                 tried += _EXAMPLES_A_ROUND
                 if finding is not None:
                     found[target.name] = finding
-                    say(f"{finding.target}: {finding.problem}: {finding.data[:200]!r}")
+                    say(str(finding))
             number += 1
             say(f"{tried} inputs on {len(chosen)} targets")
             if len(found) == len(chosen):
@@ -193,7 +218,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     tried, found = fuzz(args.seconds, args.seed, say, args.target)
     for finding in found:
-        print(f"{finding.target}: {finding.problem}; kept as {keep(finding)}")
+        print(f"{finding}; kept as {keep(finding)}")
     print(f"{tried} inputs, {len(found)} findings")
     return 1 if found else 0
 

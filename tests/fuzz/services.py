@@ -4,7 +4,7 @@ import asyncio
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import grpc
@@ -15,7 +15,7 @@ from roost_engine.testing import builders
 from roost_proto.v1 import operator_pb2, placement_pb2, policy_pb2
 from roostd.testing.slurm_stand_in import SlurmStandIn
 
-_CALL_S = 20.0
+_CALL_S = 60.0  # beside six other workers of a test run
 # What a client did wrong, or what is not known; anything else is the daemon's own fault.
 _ANSWERS = frozenset(
     {
@@ -46,10 +46,21 @@ class UnexpectedAnswer(Exception):
 @contextmanager
 def service_targets() -> Iterator[list[Target]]:
     """Run a daemon on a stand-in for Slurm, and yield a target for each method."""
-    with tempfile.TemporaryDirectory(prefix="fuzz-") as folder, _daemon(Path(folder)) as addresses:
+    with (
+        tempfile.TemporaryDirectory(prefix="fuzz-") as folder,
+        _daemon(Path(folder)) as addresses,
+        ExitStack() as opened,
+    ):
+        # One connection for all calls: of closed ones, the daemon hears a moment later, and a user
+        # may have only so many.
+        channels = {
+            address: opened.enter_context(grpc.insecure_channel(address))
+            for address in sorted(set(addresses.values()))
+        }
         targets = []
         for name, message in _METHODS.items():
-            call = _caller(addresses[name.partition("/")[0]], f"/roost_proto.v1.{name}")
+            channel = channels[addresses[name.partition("/")[0]]]
+            call = _caller(channel, f"/roost_proto.v1.{name}")
             targets.append(Target(name.replace("/", "."), call, (message.SerializeToString(),)))
         yield targets
 
@@ -80,16 +91,16 @@ def _daemon(folder: Path) -> Iterator[dict[str, str]]:
         thread.join()
 
 
-def _caller(address: str, method: str) -> Callable[[bytes], object]:
+def _caller(channel: grpc.Channel, method: str) -> Callable[[bytes], object]:
+    ask = channel.unary_unary(method, lambda sent: sent, lambda received: received)
+
     def call(data: bytes) -> object:
-        with grpc.insecure_channel(address) as channel:
-            ask = channel.unary_unary(method, lambda sent: sent, lambda received: received)
-            try:
-                return ask(data, timeout=_CALL_S)
-            except grpc.RpcError as error:
-                code = error.code()
-                if code not in _ANSWERS:
-                    raise UnexpectedAnswer(f"{code.name}: {error.details()}") from error
-                return code
+        try:
+            return ask(data, timeout=_CALL_S)
+        except grpc.RpcError as error:
+            code = error.code()
+            if code not in _ANSWERS:
+                raise UnexpectedAnswer(f"{code.name}: {error.details()}") from error
+            return code
 
     return call

@@ -100,7 +100,7 @@ class ScoreNet:
         return shared + (load + residual)
 
     def to_weights(self) -> dict[str, NDArray[np.float32]]:
-        """The weights of the exported file, float32."""
+        """Return the weights of the exported file, float32."""
         arrays = {
             field.name: getattr(self, field.name).detach().numpy().astype(np.float32)
             for field in fields(self)

@@ -7,7 +7,7 @@ from roostctl.documents.values import real, whole
 
 
 def free_count(node: pb.Node) -> int:
-    """GPUs that a job could get now: free and healthy, on a node where Slurm starts jobs."""
+    """Return GPUs that a job could get now: free and healthy, on a node where Slurm starts jobs."""
     return sum(gpu.free and not gpu.fault for gpu in node.gpus) if node.usable else 0
 
 

@@ -42,7 +42,7 @@ def finite(value: float, digits: int | None = None) -> float | None:
 
 
 def real(message: Message, field: str) -> float | None:
-    """A field's value as a number; None where it is absent."""
+    """Return a field's value as a number; None where it is absent."""
     if not message.HasField(field):
         return None
     digits = FLOAT32_DIGITS if _is_single(message.DESCRIPTOR, field) else None
@@ -57,7 +57,7 @@ def _is_single(kind: Descriptor, field: str) -> bool:
 
 
 def whole(message: Message, field: str) -> int | None:
-    """A field's value as a whole number; None where it is absent."""
+    """Return a field's value as a whole number; None where it is absent."""
     return int(getattr(message, field)) if message.HasField(field) else None
 
 

@@ -7,7 +7,7 @@ from roost_engine.domain.events import Event
 from roost_engine.domain.model import JobId
 from roost_engine.engine import Engine
 from roost_engine.plugins.plugins import Policies
-from roost_formats.journal.pruning import Limits
+from roost_formats.journal.pruning import JournalLimits
 from roostd.app.applier import Applier
 from roostd.app.earlier_waits import read_waits
 from roostd.app.engine_runs import EngineRuns, read_speeds
@@ -72,7 +72,7 @@ class Assembly:
         beat: Callable[[], None],
     ) -> None:
         self._metrics, self._heartbeat, self._collector = metrics, heartbeat, collector
-        limits = Limits(config.journal.max_bytes, config.journal.max_age_s)
+        limits = JournalLimits(config.journal.max_bytes, config.journal.max_age_s)
         speeds, pairs = read_speeds(config), read_shared_pairs(config)
         opener = JournalOpener(config.paths.state_dir, limits, version("roost"))
         opened = opener.at_start()

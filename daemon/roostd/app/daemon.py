@@ -38,6 +38,10 @@ DRAIN_S = 10.0
 STOP_GRACE_S = 2.0
 UPKEEP_S = 1.0
 ANNOUNCE_S = 2.0
+_SLURM_CURE = (
+    "see that scontrol and squeue in slurm.bin_dir answer for roostd's user; it asks again by"
+    " itself"
+)
 
 
 class DaemonFailed(RoostError):
@@ -144,14 +148,15 @@ class Daemon:
     async def _serve(self) -> None:
         try:
             await self.parts.servers.start()
+            if self._config.listen.metrics is not None:
+                serve_metrics(self.metrics.registry, self._config.listen.metrics)
+            if self._config.page.listen is not None:
+                self.page = serve_page(self.state, self._config.page.listen)
         except BaseException:
+            await self.parts.servers.stop(grace_s=0.0)
             self.parts.recorder.close()
             await self.parts.recorder.run()
             raise
-        if self._config.listen.metrics is not None:
-            serve_metrics(self.metrics.registry, self._config.listen.metrics)
-        if self._config.page.listen is not None:
-            self.page = serve_page(self.state, self._config.page.listen)
         with self._collector:
             await self._run_tasks()
 
@@ -189,6 +194,8 @@ class Daemon:
                 slurm=self.state.slurm_version or None,
                 slurm_fault=self.state.slurm_fault or None,
             )
+            if self.state.slurm_fault:
+                _log.error("slurm_not_reached", error=self.state.slurm_fault, cure=_SLURM_CURE)
             await self._stopping.wait()
             await self._drain(running)
             await writer

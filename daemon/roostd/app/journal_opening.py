@@ -11,7 +11,7 @@ import structlog
 from roost_engine.domain.errors import JournalError
 from roost_engine.plugins.plugins import Knowledge
 from roost_formats.journal.journal import Journal
-from roost_formats.journal.pruning import Limits
+from roost_formats.journal.pruning import JournalLimits
 
 _log = structlog.get_logger(__name__)
 
@@ -50,7 +50,7 @@ class JournalOpener:
     """
 
     folder: Path
-    limits: Limits
+    limits: JournalLimits
     version: str
 
     def at_start(self) -> OpenedJournal:

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from roost_engine.domain.errors import UnknownJob
+from roost_engine.domain.gpu_seat import gpu_seats_of
 from roost_engine.domain.model import JobId, Placement
-from roost_engine.domain.slot import slots_of
 from roost_engine.job_record import JobState, shares_of
 from roostd.state import DaemonState
 
@@ -52,7 +52,7 @@ class LatePins:
         """Return the jobs that may start on the other seats of a placement against the plan."""
         if self._state.engine.cluster.seats is None:
             return []
-        wanted = {slot.other for slot in slots_of(shares_of(placement))}
+        wanted = {slot.other for slot in gpu_seats_of(shares_of(placement))}
         late = {**self._pinned, **self._asked, **self._moved_on}
         return [
             other
@@ -60,7 +60,7 @@ class LatePins:
             if other != job_id
             and pin is not None
             and pin.is_exact
-            and not wanted.isdisjoint(slots_of(shares_of(pin)))
+            and not wanted.isdisjoint(gpu_seats_of(shares_of(pin)))
             and not self._is_wanted(other, pin)
         ]
 

@@ -27,7 +27,7 @@ from roostd.app.promoted_policies import (
     plugins_with,
     score_of,
 )
-from roostd.app.promotion_terms import promise, refusal_of, told
+from roostd.app.promotion_terms import figures_of, promise, refusal_of
 from roostd.config.config import Config, PoliciesSection
 from roostd.config.policy_names import (
     FOLDER,
@@ -149,7 +149,7 @@ class PolicyDesk:
             found=found,
             refusal=refusal_of(found, self._rules),
         )
-        self._audit("evaluate_policy", by, caller, policy=str(policy), **told(found))
+        self._audit("evaluate_policy", by, caller, policy=str(policy), **figures_of(found))
         self._keep(self._state.promotions.with_evaluation(stored))
         return stored
 
@@ -191,7 +191,7 @@ class PolicyDesk:
             is_forced=bool(refusal),
             evidence=promise(stored, self._rules.loss_margin_frac),
         )
-        figures = {} if stored is None else told(stored.found)
+        figures = {} if stored is None else figures_of(stored.found)
         self._audit("promote_policy", by, caller, **facts, refusal=refusal, **figures)
         self._apply(self._state.promotions.with_promotion(promotion))
 

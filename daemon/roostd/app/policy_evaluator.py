@@ -73,8 +73,8 @@ def _read(answer: bytes, complaint: bytes) -> Evaluation:
     try:
         found = decode(answer, _ANSWER)
     except JournalError as error:
-        told = complaint[-_SHOWN_BYTES:].decode("utf-8", "replace").strip()
-        raise NotEvaluated(f"the simulator gave no answer: {told or error}") from error
+        output = complaint[-_SHOWN_BYTES:].decode("utf-8", "replace").strip()
+        raise NotEvaluated(f"the simulator gave no answer: {output or error}") from error
     if isinstance(found, EvaluationFailed):
         raise NotEvaluated(found.reason)
     return found

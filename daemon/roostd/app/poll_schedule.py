@@ -80,7 +80,7 @@ class PollSchedule:
         self._not_before_s = time.monotonic() + cost_s / _LOOKING_FRAC
 
     def are_nodes_due(self) -> bool:
-        """Whether a poll that begins now reads the nodes."""
+        """Return whether a poll that begins now reads the nodes."""
         return time.monotonic() >= self._nodes_due_s
 
     async def until_due(self) -> None:

@@ -50,7 +50,7 @@ def refusal_of(found: Evaluation, rules: PoliciesSection) -> str:
     return "; ".join(faults)
 
 
-def told(found: Evaluation) -> dict[str, object]:
+def figures_of(found: Evaluation) -> dict[str, object]:
     """Return the figures of a comparison for the audit log."""
     return {
         "job_count": found.job_count,

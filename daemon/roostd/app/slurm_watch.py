@@ -315,7 +315,7 @@ class SlurmWatch:
             precedences = {job_id: wait.precedence for job_id, wait in waits if wait.precedence}
             overtakes = {job_id: wait.overtakes for job_id, wait in waits if wait.overtakes}
             self._priorities = resumed(jobs, precedences, overtakes)
-        self._priorities = observe(self._priorities, jobs, rules.scheduling, rules.tier_of)
+        self._priorities = observe(self._priorities, jobs, rules.scheduling, rules.priority_tier_of)
 
     async def _read_beside(self, reader: JobReader, at_s: float) -> "_Look":
         """Do as `_read`, a long queue in a thread."""

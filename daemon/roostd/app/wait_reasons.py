@@ -43,10 +43,10 @@ class WaitReasons:
         blocked = self._state.unmanaged
         return {
             job_id: _plain(blocked[job_id].reason)
-            for job_id, told in self._announced.items()
+            for job_id, announced in self._announced.items()
             if job_id in blocked
             and blocked[job_id].is_blocked
-            and told != _plain(blocked[job_id].reason)
+            and announced != _plain(blocked[job_id].reason)
         }
 
     def _stated(self, action: Wait) -> str:

@@ -32,9 +32,11 @@ from roostd.config.sharing import SharingSection
 from roostd.config.stack_choice import StackChoice, known_stack
 from roostd.config.values import (
     AbsolutePath,
+    Count,
     LogFormat,
     LogLevel,
     LoopbackPort,
+    PartitionName,
     Seconds,
     Section,
     host_list,
@@ -63,7 +65,7 @@ class Slurm(Section):
     bin_dir: AbsolutePath = Field(
         default=Path("/usr/bin"), description="where scontrol and squeue are"
     )
-    poll_interval_s: Seconds = Field(
+    poll_interval_s: Annotated[float, Field(ge=0.1, le=3_600)] = Field(
         default=10.0, description="safety poll; the spool reports submissions and ends at once"
     )
     lease_s: Annotated[float, Field(ge=10, le=86_400)] = Field(
@@ -91,7 +93,7 @@ class Slurm(Section):
         description="the next job waits in Slurm for GPUs that are still busy; before 24.11 it"
         " stays with the first ones, and none does where Roost may stop jobs",
     )
-    command_timeout_s: Seconds = Field(
+    command_timeout_s: Annotated[float, Field(ge=0.1, le=3_600)] = Field(
         default=10.0, description="after which a command counts as hung"
     )
     concurrent_pin_count: Annotated[int, Field(ge=1, le=64)] = Field(
@@ -180,7 +182,7 @@ Frac: TypeAlias = Annotated[float, Field(ge=0, le=1)]
 class PoliciesSection(Section):
     """How one policy takes over from another; docs/policies.md."""
 
-    min_job_count: Annotated[int, Field(ge=10)] = Field(
+    min_job_count: Annotated[Count, Field(ge=10)] = Field(
         default=100, description="a policy compared on fewer jobs is not promoted"
     )
     average_margin_frac: Frac = Field(
@@ -190,7 +192,7 @@ class PoliciesSection(Section):
     p99_margin_frac: Frac = Field(
         default=0.05, description="the same for the 99th percentile of completion times"
     )
-    canary_job_count: Annotated[int, Field(ge=1)] = Field(
+    canary_job_count: Count = Field(
         default=30,
         description="jobs of canary users that end before the policy may decide for all users",
     )
@@ -207,7 +209,7 @@ class PoliciesSection(Section):
 class JournalSection(Section):
     """The record of every event and answer."""
 
-    max_bytes: Annotated[int, Field(ge=1 << 20)] = Field(
+    max_bytes: Annotated[int, Field(ge=1 << 20, le=1 << 60)] = Field(
         default=1 << 30, description="the oldest runs are deleted when the file is larger"
     )
     max_age_s: Seconds = Field(
@@ -234,7 +236,7 @@ class Config(Section):
         description="which policies decide, unless the sections below say otherwise; docs/stacks.md"
         " lists the stacks",
     )
-    partitions: dict[str, Partition] = Field(
+    partitions: dict[PartitionName, Partition] = Field(
         default_factory=dict, description="settings that differ, by partition name"
     )
     accounts: tuple[str, ...] = Field(

@@ -26,9 +26,13 @@ from roost_engine.queue.learned_order import Fairness, LearnedOrderConfig
 from roostd.config.values import (
     NO_MODEL,
     AbsolutePath,
+    Count,
+    CountFromZero,
+    Factor,
     FactorOrNever,
     RunTimeModelPath,
     Seconds,
+    SecondsFromZero,
     SecondsOrNever,
     Section,
 )
@@ -56,19 +60,19 @@ class OrderSection(Section):
         description="how far the order may depart from Slurm's priority: strict (among equal"
         " priorities only), band (within a band of it) or free",
     )
-    band: Annotated[int, Field(ge=1)] = Field(
+    band: Count = Field(
         default=1_000, description="width of a band of priority; only for fairness band"
     )
-    ageing: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
+    ageing: Factor = Field(
         default=2.0,
         description="seconds that a job has to have waited longer for each expected GPU-second"
         " more; 0: first come, first served",
     )
-    window_s: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
+    window_s: SecondsFromZero = Field(
         default=6 * 86_400.0,
         description="jobs that become eligible so much later never overtake, with an empty queue",
     )
-    window_backlogs: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
+    window_backlogs: Factor = Field(
         default=64.0,
         description="so many times the time that the queue takes is added to that",
     )
@@ -91,7 +95,7 @@ class OrderSection(Section):
         description="a job may use reserved nodes if so many of the jobs like it end in time; 1: if"
         " its time limit does; this and the next: kinds learned and learned-left",
     )
-    most_delay_s: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
+    most_delay_s: SecondsFromZero = Field(
         default=0.0,
         description="and if its time limit ends no later than so long after the start that was"
         " promised first; only for passing_frac below 1",
@@ -141,7 +145,7 @@ class EngineSection(Section):
         description="after waiting this long a job has nodes reserved for it; never: it has none;"
         " null: the stack's",
     )
-    start_timeout_s: Seconds = Field(
+    start_timeout_s: Annotated[Seconds, Field(ge=0.1)] = Field(
         default=10.0,
         description="a placed job that Slurm has not started within this time is decided again",
     )
@@ -153,14 +157,14 @@ class EngineSection(Section):
     refusal_backoff_s: Seconds = Field(
         default=2.0, description="pause after the first refusal; doubles with each one"
     )
-    refusal_limit: Annotated[int, Field(ge=1)] = Field(
+    refusal_limit: Count = Field(
         default=6, description="after this many refusals in a row the job is released to Slurm"
     )
-    window_count: Annotated[int, Field(ge=1)] = Field(
+    window_count: Count = Field(
         default=1000,
         description="jobs of the queue that one pass tries; the next pass continues there",
     )
-    ended_job_count: Annotated[int, Field(ge=0)] = Field(
+    ended_job_count: CountFromZero = Field(
         default=1000, description="ended jobs that can still be explained"
     )
     agents: Annotated[int, Field(ge=1, le=256)] = Field(
@@ -190,9 +194,7 @@ class GateSection(Section):
     limit_frac: Annotated[float, Field(ge=0, le=1)] = Field(
         default=0.15, description="longest wait of a job, as a fraction of its time limit"
     )
-    longest_s: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
-        default=86_400.0, description="longest wait of any job"
-    )
+    longest_s: SecondsFromZero = Field(default=86_400.0, description="longest wait of any job")
     idle_frac: Annotated[float, Field(ge=0, le=1)] = Field(
         default=0.5, description="no job waits while this fraction of the cluster's GPUs is free"
     )
@@ -217,13 +219,11 @@ class GateSection(Section):
     half_life_s: Seconds = Field(
         default=86_400.0, description="a wait that ended this long ago counts half"
     )
-    window_count: Annotated[int, Field(ge=1)] = Field(
-        default=100, description="how many of a class's newest waits count"
-    )
+    window_count: Count = Field(default=100, description="how many of a class's newest waits count")
     prior_wait_s: Seconds = Field(
         default=1_800.0, description="mean wait that is assumed before any is observed"
     )
-    prior_count: Annotated[float, Field(gt=0, allow_inf_nan=False)] = Field(
+    prior_count: Annotated[Factor, Field(gt=0)] = Field(
         default=2.0, description="weight of that assumption, as a number of observed waits"
     )
     speeds: AbsolutePath | None = Field(
@@ -265,14 +265,14 @@ class PreemptionSection(Section):
         description="a job has waited this long before others are stopped for it; this and the"
         " next four: kind network",
     )
-    restart_s: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
+    restart_s: SecondsFromZero = Field(
         default=120.0, description="what a restart costs a job beside its lost work"
     )
     cooldown_s: Seconds = Field(
         default=7_200.0,
         description="from one request to stop a job to the next request to stop the same job",
     )
-    budget_per_hour: Annotated[int, Field(ge=0)] = Field(
+    budget_per_hour: CountFromZero = Field(
         default=2, description="the most jobs of one partition that are stopped in an hour"
     )
     moves: bool = Field(

@@ -18,7 +18,7 @@ from roostd.config.reader import Reader
 
 
 @dataclass(frozen=True, slots=True)
-class Expectation:
+class Finding:
     """One thing that will not do what the configuration says.
 
     Attributes:
@@ -30,7 +30,7 @@ class Expectation:
     is_problem: bool
 
 
-def unmet(loaded: LoadedConfig, file: Path | None, reader: Reader | None) -> Iterator[Expectation]:
+def unmet(loaded: LoadedConfig, file: Path | None, reader: Reader | None) -> Iterator[Finding]:
     """Yield what will not do what the configuration says.
 
     Args:
@@ -39,18 +39,18 @@ def unmet(loaded: LoadedConfig, file: Path | None, reader: Reader | None) -> Ite
         reader: the user that roostd will run as; None: the present one.
     """
     if file is not None and reader is not None and (fault := reader.fault(file)):
-        yield Expectation(fault, is_problem=True)
+        yield Finding(fault, is_problem=True)
     yield from _modes(loaded)
     for path, value in _files(loaded):
         fault = _fault(value, reader)
         if fault is not None:
-            yield Expectation(_at(loaded, path, fault), is_problem=True)
+            yield Finding(_at(loaded, path, fault), is_problem=True)
     yield from _certificates(loaded, reader)
     yield from _groups(loaded)
     yield from _programs(loaded)
 
 
-def _modes(loaded: LoadedConfig) -> Iterator[Expectation]:
+def _modes(loaded: LoadedConfig) -> Iterator[Finding]:
     config = loaded.config
     for name, partition in config.partitions.items():
         falls_back = "mode" not in partition.model_fields_set and partition.mode is not config.mode
@@ -59,11 +59,11 @@ def _modes(loaded: LoadedConfig) -> Iterator[Expectation]:
                 f"the partition is in mode {partition.mode}, not {config.mode} as `mode` says,"
                 f" since it is listed without a mode; cure: partitions.{name}.mode: {config.mode}"
             )
-            yield Expectation(_at(loaded, ("partitions", name), text), is_problem=False)
+            yield Finding(_at(loaded, ("partitions", name), text), is_problem=False)
         if partition.preemption and partition.mode is not Mode.ENFORCE:
             text = f"no job is stopped in mode {partition.mode}; cure: mode: enforce, or remove it"
             path = ("partitions", name, "preemption")
-            yield Expectation(_at(loaded, path, text), is_problem=False)
+            yield Finding(_at(loaded, path, text), is_problem=False)
 
 
 def _files(loaded: LoadedConfig) -> Iterator[tuple[KeyPath, Path]]:
@@ -85,7 +85,7 @@ def _files(loaded: LoadedConfig) -> Iterator[tuple[KeyPath, Path]]:
             yield ("listen", "probes_tls", key), getattr(tls, key)
 
 
-def _certificates(loaded: LoadedConfig, reader: Reader | None) -> Iterator[Expectation]:
+def _certificates(loaded: LoadedConfig, reader: Reader | None) -> Iterator[Finding]:
     tls = loaded.config.listen.probes_tls
     if tls is None or any(_fault(p, reader) for p in (tls.certificate, tls.key, tls.client_ca)):
         return
@@ -95,15 +95,15 @@ def _certificates(loaded: LoadedConfig, reader: Reader | None) -> Iterator[Expec
         context.load_cert_chain(tls.certificate, tls.key)
     except (ssl.SSLError, OSError) as error:
         text = f"{tls.certificate} and {tls.key} cannot be used together: {error}"
-        yield Expectation(_at(loaded, (*section, "certificate"), text), is_problem=True)
+        yield Finding(_at(loaded, (*section, "certificate"), text), is_problem=True)
     try:
         context.load_verify_locations(tls.client_ca)
     except (ssl.SSLError, OSError) as error:
         text = f"{tls.client_ca}: no certificates in PEM: {error}"
-        yield Expectation(_at(loaded, (*section, "client_ca"), text), is_problem=True)
+        yield Finding(_at(loaded, (*section, "client_ca"), text), is_problem=True)
 
 
-def _groups(loaded: LoadedConfig) -> Iterator[Expectation]:
+def _groups(loaded: LoadedConfig) -> Iterator[Finding]:
     for key in ("operator_group", "admin_group"):
         name = getattr(loaded.config.listen, key)
         if name is None:
@@ -112,15 +112,15 @@ def _groups(loaded: LoadedConfig) -> Iterator[Expectation]:
             grp.getgrnam(name)
         except KeyError:
             text = f"no group {name} on this machine; cure: groupadd --system {name}"
-            yield Expectation(_at(loaded, ("listen", key), text), is_problem=True)
+            yield Finding(_at(loaded, ("listen", key), text), is_problem=True)
 
 
-def _programs(loaded: LoadedConfig) -> Iterator[Expectation]:
+def _programs(loaded: LoadedConfig) -> Iterator[Finding]:
     folder = loaded.config.slurm.bin_dir
     missing = [name for name in ("scontrol", "squeue") if not os.access(folder / name, os.X_OK)]
     if missing:
         text = f"no {' and no '.join(missing)} in {folder}; cure: set slurm.bin_dir"
-        yield Expectation(_at(loaded, ("slurm", "bin_dir"), text), is_problem=False)
+        yield Finding(_at(loaded, ("slurm", "bin_dir"), text), is_problem=False)
 
 
 def _fault(path: Path, reader: Reader | None) -> str | None:

@@ -4,7 +4,14 @@ from typing import Annotated
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from roostd.config.values import AbsolutePath, HostPort, LoopbackPort, Section, is_loopback
+from roostd.config.values import (
+    AbsolutePath,
+    HostPort,
+    LoopbackPort,
+    Section,
+    SocketPath,
+    is_loopback,
+)
 
 PROBE_PORT = 7471
 
@@ -39,13 +46,13 @@ class Listen(Section):
         description="HOST:PORT for probes and node agents; null: port 7471, of every address with"
         " probes_tls or insecure, else of 127.0.0.1",
     )
-    operator_socket: AbsolutePath | None = Field(
+    operator_socket: SocketPath | None = Field(
         default=None, description="UNIX socket for people; null: operator.sock in paths.runtime_dir"
     )
     operator_group: str | None = Field(
         default=None, description="group that may use that socket; null: the daemon's own"
     )
-    admin_socket: AbsolutePath | None = Field(
+    admin_socket: SocketPath | None = Field(
         default=None,
         description="UNIX socket for changes; null: admin.sock in paths.runtime_dir",
     )

@@ -78,6 +78,13 @@ def load_config(
     for path, text, source in [*_from_environment(environ), *_from_flags(flags, problems)]:
         _put(tree.values, path, read_scalar(text))
         sources[path] = source
+    hidden = [
+        f"{_source_of(path, sources, file)}: {'.'.join(path)}: has a character that cannot be"
+        f" printed, U+{ord(character):04X}; remove it"
+        for path, character in _unprintable(tree.values)
+    ]
+    if hidden:
+        raise ConfigError([*problems, *hidden])
     try:
         config = Config.model_validate(tree.values)
     except ValidationError as error:
@@ -87,6 +94,19 @@ def load_config(
     if problems:
         raise ConfigError(problems)
     return LoadedConfig(config, sources)
+
+
+def _unprintable(value: object, path: KeyPath = ()) -> Iterator[tuple[KeyPath, str]]:
+    """Yield the first such character of each text: it would hide in a log, a name or a path."""
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _unprintable(key, (*path, key))
+            yield from _unprintable(item, (*path, key))
+    elif isinstance(value, list):
+        for position, item in enumerate(value):
+            yield from _unprintable(item, (*path, str(position)))
+    elif isinstance(value, str) and not value.isprintable():
+        yield path, next(character for character in value if not character.isprintable())
 
 
 def _source_of(path: KeyPath, sources: Mapping[KeyPath, Source], file: Path | None) -> Source:

@@ -173,10 +173,10 @@ def _kind_of(path: Path) -> str:
     try:
         if beside.stat().st_size > _LARGEST_MANIFEST_BYTES:
             raise PolicyError(f"{beside}: larger than 1 MiB")
-        told = json.loads(beside.read_text(encoding="utf-8"))
+        manifest = json.loads(beside.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise PolicyError(f"{beside}: the manifest cannot be read: {error}") from error
-    kind = told.get("kind", "score") if isinstance(told, dict) else None
+    kind = manifest.get("kind", "score") if isinstance(manifest, dict) else None
     if not isinstance(kind, str):
         raise PolicyError(f"{beside}: the manifest names no kind")
     return kind

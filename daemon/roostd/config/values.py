@@ -1,22 +1,31 @@
 """The types of settings, and the base class of all sections of the configuration."""
 
 import ipaddress
+import os
+import re
 from math import inf
 from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
+from roost_slurm.heartbeat import is_name
 from roost_slurm.hostlist import expand
 
 NEVER = "never"  # in place of a number of seconds
+MOST_S = 1e9  # 30 years: threads, timers and dates of the system cannot hold much more
+MOST_COUNT = 1_000_000_000  # numbers that the engine may add and multiply in 64 bits
+_LONGEST_SOCKET_BYTES = 100  # Linux takes 107; a socket that knows its users needs a folder beside
 NO_MODEL = "none"  # in place of the path of a model
 
 
 def _host_port(text: str) -> str:
     host, colon, port = text.rpartition(":")
-    if not colon or not host or not port.isdigit() or int(port) > 65535:
+    is_port = re.fullmatch(r"[0-9]{1,5}", port) is not None and int(port) <= 65535
+    if not colon or not host or not is_port:
         raise ValueError(f"want HOST:PORT, got {text}")
+    if ":" in host and not (host.startswith("[") and host.endswith("]")):
+        raise ValueError(f"want [{host}]:{port}, got {text}")
     return text
 
 
@@ -52,6 +61,20 @@ def _absolute(path: Path) -> Path:
     return path
 
 
+def _socket(path: Path) -> Path:
+    if not path.name:
+        raise ValueError(f"want the path of a file, got {path}")
+    if len(os.fsencode(path)) > _LONGEST_SOCKET_BYTES:
+        raise ValueError(f"want a path of at most {_LONGEST_SOCKET_BYTES} bytes, got {path}")
+    return path
+
+
+def _partition_name(text: str) -> str:
+    if not is_name(text):
+        raise ValueError("no name of a partition: want up to 64 letters, digits and _.+-")
+    return text
+
+
 def _run_time_model(text: str) -> str:
     if text == NO_MODEL or Path(text).is_absolute():
         return text
@@ -69,10 +92,16 @@ def _or_never(value: object) -> object:
 HostPort = Annotated[str, AfterValidator(_host_port)]
 LoopbackPort = Annotated[str, AfterValidator(_loopback)]
 AbsolutePath = Annotated[Path, Field(strict=False), AfterValidator(_absolute)]
+SocketPath = Annotated[AbsolutePath, AfterValidator(_socket)]
+PartitionName = Annotated[str, AfterValidator(_partition_name)]
 RunTimeModelPath = Annotated[str, AfterValidator(_run_time_model)]
 LogLevel: TypeAlias = Literal["debug", "info", "warning", "error"]
 LogFormat: TypeAlias = Literal["logfmt", "json"]
-Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Seconds = Annotated[float, Field(gt=0, le=MOST_S, allow_inf_nan=False)]
+SecondsFromZero = Annotated[float, Field(ge=0, le=MOST_S, allow_inf_nan=False)]
+Count = Annotated[int, Field(ge=1, le=MOST_COUNT)]
+Factor = Annotated[float, Field(ge=0, le=MOST_COUNT, allow_inf_nan=False)]
+CountFromZero = Annotated[int, Field(ge=0, le=MOST_COUNT)]
 SecondsOrNever = Annotated[float, BeforeValidator(_or_never), Field(gt=0)]
 FactorOrNever = Annotated[float, BeforeValidator(_or_never), Field(ge=1)]
 

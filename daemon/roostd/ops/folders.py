@@ -8,6 +8,7 @@ import contextlib
 import errno
 import fcntl
 import os
+import pwd
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -46,12 +47,33 @@ def make_folders(config: Config) -> None:
         try:
             folder.mkdir(mode=mode, parents=True, exist_ok=True)
         except OSError as error:
-            problem = f"{key}: {folder}: {error.strerror}"
+            problem = f"{key}: {folder}: {_why(error, folder)}"
             if error.errno not in _DISK_FAULTS:
                 raise ConfigError([problem]) from error
             if folder != paths.state_dir:
                 raise FolderUnusable(problem) from error
             _log.error("folder_unusable", error=problem)
+
+
+def user_name(uid: int) -> str:
+    """Return a user's name, or its number where it has none, as in some containers."""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
+def _why(error: OSError, folder: Path) -> str:
+    match error.errno:
+        case errno.EEXIST | errno.ENOTDIR | errno.ELOOP:
+            return "no folder, but a file, or a link that leads to none; remove it"
+        case errno.EISDIR:
+            return "a folder where a file should be; remove it"
+        case errno.EACCES | errno.EPERM:
+            user = user_name(os.geteuid())
+            return f"user {user} may not; cure: mkdir -p {folder} && chown {user} {folder}"
+        case _:
+            return str(error.strerror)
 
 
 @contextlib.contextmanager
@@ -72,7 +94,7 @@ def locked(folder: Path, setting: str = "state_dir") -> Iterator[None]:
             try:
                 handle = os.open(path, flags | os.O_CLOEXEC, 0o600)
             except OSError as error:
-                problem = f"paths.{setting}: {folder}: {error.strerror}"
+                problem = f"paths.{setting}: {path}: {_why(error, folder)}"
                 is_missing = error.errno == errno.ENOENT  # make_folders could not make it
                 if error.errno not in _DISK_FAULTS and not is_missing:
                     raise ConfigError([problem]) from error

@@ -72,8 +72,9 @@ def serve_metrics(registry: CollectorRegistry, address: str) -> MetricsServer:
     """
     try:
         return serve_wsgi(make_wsgi_app(registry), address, "metrics")
-    except OSError as error:
-        raise ConfigError([f"listen.metrics: {address}: {error.strerror}"]) from error
+    except (OSError, UnicodeError) as error:  # a label of a name that is too long
+        why = getattr(error, "strerror", None) or error
+        raise ConfigError([f"listen.metrics: {address}: {why}"]) from error
 
 
 def serve_wsgi(app: Callable[..., Any], address: str, thread_name: str) -> MetricsServer:

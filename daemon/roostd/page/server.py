@@ -96,5 +96,6 @@ def serve_page(state: DaemonState, address: str) -> MetricsServer:
     app = PageApp(LiveAnswers(state, asyncio.get_running_loop()))
     try:
         return serve_wsgi(app, address, "page")
-    except OSError as error:
-        raise ConfigError([f"page.listen: {address}: {error.strerror}"]) from error
+    except (OSError, UnicodeError) as error:  # a label of a name that is too long
+        why = getattr(error, "strerror", None) or error
+        raise ConfigError([f"page.listen: {address}: {why}"]) from error

@@ -1,8 +1,10 @@
 """Access rules: which callers may report for a node, and which users may open the UNIX sockets."""
 
+import contextlib
 import grp
 import os
 import shutil
+import socket
 import stat
 from pathlib import Path
 
@@ -10,6 +12,8 @@ from roost_engine.domain.errors import ConfigError
 from roostd.rpc.errors import Context
 from roostd.rpc.peers import host_of
 from roostd.telemetry.board import NodeReport
+
+_CONNECT_S = 1.0
 
 
 def node_names(context: Context) -> frozenset[str] | None:
@@ -48,14 +52,37 @@ def clear_socket(path: Path, key: str) -> None:
     """Remove the socket of a killed daemon.
 
     Raises:
-        ConfigError: the path is something other than a socket.
+        ConfigError: the path is something other than a socket, or a process listens on it.
     """
     try:
         if not stat.S_ISSOCK(path.lstat().st_mode):
             raise ConfigError([f"{key}: {path}: not a socket; remove it"])
+        if _is_listened_on(path):
+            raise ConfigError([f"{key}: {path}: another process listens on it; name another path"])
         path.unlink()
     except FileNotFoundError:
         return
+    except OSError as error:
+        raise ConfigError([f"{key}: {path}: {error.strerror or error}"]) from error
+
+
+def _is_listened_on(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX) as caller:
+        caller.settimeout(_CONNECT_S)
+        try:
+            caller.connect(str(path))
+        except ConnectionRefusedError:
+            return False
+        except OSError:  # a full backlog, or a socket of another kind
+            return True
+    return True
+
+
+def remove_socket(path: Path) -> None:
+    """Remove a socket of this daemon; anything else at its path stays."""
+    with contextlib.suppress(OSError):
+        if stat.S_ISSOCK(path.lstat().st_mode):
+            path.unlink()
 
 
 def guard_socket(path: Path, group: str | None, key: str, is_open: bool = False) -> None:

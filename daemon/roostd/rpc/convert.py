@@ -30,7 +30,7 @@ MODES = {
 
 
 def status(state: DaemonState) -> pb.Status:
-    """How the daemon is."""
+    """Return the state of the daemon."""
     engine, config, now_s = state.engine, state.config, state.clock.now_s()
     cluster = engine.cluster
     states = [job.state for _, job in engine.known_jobs()]
@@ -99,7 +99,7 @@ def node_names(state: DaemonState) -> list[NodeName]:
 
 
 def holders(state: DaemonState) -> dict[tuple[NodeName, int], JobId]:
-    """Who holds each GPU that is not free: "12", or "12+13" where two jobs share it."""
+    """Return the jobs on each GPU that is not free: "12", or "12+13" where two jobs share it."""
     cluster, found = state.engine.cluster, dict[tuple[NodeName, int], JobId]()
     for job_id in cluster.held_jobs():
         for share in cluster.shares(job_id):
@@ -149,11 +149,11 @@ def node(state: DaemonState, name: NodeName, held: dict[tuple[NodeName, int], Jo
 
 
 def topology(state: DaemonState, name: NodeName) -> pb.Topology:
-    """How a node's GPUs are linked, in gres order.
+    """Return how a node's GPUs are linked, in gres order.
 
     Raises:
         UnknownNode: neither Slurm nor a probe has named it.
-        UnknownTopology: no probe has told.
+        UnknownTopology: no probe has reported it.
     """
     hello = _hello_with_gpus(state, name)
     gpus = []
@@ -249,7 +249,7 @@ def _comment(state: DaemonState, job_id: JobId) -> pb.JobComment | None:
 def node_problems(
     state: DaemonState, name: NodeName, gpu_count: int, report: NodeReport | None
 ) -> Iterator[str]:
-    """What an operator should know of a node's probe."""
+    """Yield what an operator should know of a node's probe."""
     if report is None:
         yield "no probe: links and load are unknown"
         return
@@ -289,7 +289,7 @@ def _add_report(message: pb.Node, report: NodeReport) -> None:
 
 
 def uuids(state: DaemonState, name: NodeName, gpu_indices: Sequence[int]) -> list[str]:
-    """UUIDs of GPUs of a node; empty when its probe has not told all of them."""
+    """Return UUIDs of GPUs of a node; empty until its probe has reported all of them."""
     cluster = state.engine.cluster
     row = cluster.index_of.get(name)
     known = () if row is None else cluster.uuids[row]

@@ -99,13 +99,13 @@ def _left_job(state: DaemonState, job_id: JobId, left: UnmanagedJob) -> pb.Job:
 
 
 def _add_owner(message: pb.Job, spec: JobSpec | None, owner: Owner | None) -> None:
-    told = owner or spec
-    if told is None:
+    facts = owner or spec
+    if facts is None:
         return
-    message.user_id = told.user_id
-    message.partition = spec.partition if spec is not None else told.partition
-    message.name, message.account, message.qos = told.name, told.account, told.qos
-    message.priority = max(told.priority, 0)
+    message.user_id = facts.user_id
+    message.partition = spec.partition if spec is not None else facts.partition
+    message.name, message.account, message.qos = facts.name, facts.account, facts.qos
+    message.priority = max(facts.priority, 0)
 
 
 def _recorded_job(state: DaemonState, job_id: JobId, record: KnownJob) -> pb.Job:

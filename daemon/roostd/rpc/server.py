@@ -32,7 +32,7 @@ from roostd.config.listen import Listen
 from roostd.ops.files import file_limit
 from roostd.ops.metrics import Metrics
 from roostd.rpc.admin import AdminService, ReportEvent
-from roostd.rpc.auth import clear_socket, guard_socket
+from roostd.rpc.auth import clear_socket, guard_socket, remove_socket
 from roostd.rpc.certificates import CertificateFiles, Revocations
 from roostd.rpc.errors import ErrorInterceptor
 from roostd.rpc.interference import InterferenceService
@@ -123,6 +123,7 @@ class Servers:
         )
         self.probe_port = 0
         self.operator_port: int | None = None
+        self._is_open = False  # the operator's socket is of this daemon
 
     async def start(self) -> None:
         """Open every port.
@@ -177,7 +178,8 @@ class Servers:
         await self._front.stop()
         if self._operator_front is not None:
             await self._operator_front.stop()
-        self._operator_socket.unlink(missing_ok=True)
+        elif self._is_open:
+            remove_socket(self._operator_socket)
 
     def _role_checks(self) -> tuple[list[RoleCheck], list[RoleCheck]]:
         """Return the checks of callers' roles, for questions and for changes; none by default."""
@@ -231,6 +233,7 @@ class Servers:
             self._operator_front.make_folder()
             operator_path = self._operator_front.inner_path
         _open_socket(self._operators, operator_path, "listen.operator_socket")
+        self._is_open = True
         self._front.make_folder()
         _open_socket(self._admins, self._front.inner_path, "listen.admin_socket")
         if tcp is None:
@@ -262,6 +265,6 @@ def _why(address: str | Path) -> str:
     with socket.socket(family) as listener:
         try:
             listener.bind(where)
-        except OSError as error:
-            return error.strerror or str(error)
+        except (OSError, UnicodeError) as error:  # a label of a name that is too long
+            return getattr(error, "strerror", None) or str(error)
     return "cannot be listened on"

@@ -20,7 +20,7 @@ from pathlib import Path
 import structlog
 
 from roost_engine.domain.errors import ConfigError
-from roostd.rpc.auth import clear_socket
+from roostd.rpc.auth import clear_socket, remove_socket
 from roostd.rpc.limits import (
     MOST_CONNECTIONS,
     MOST_CONNECTIONS_PER_USER,
@@ -121,8 +121,9 @@ class SocketFront:
         for task in self._connections:
             task.cancel()
         await asyncio.gather(*self._connections, return_exceptions=True)
-        for path in (self._path, self.inner_path):
-            path.unlink(missing_ok=True)
+        if self._server is not None:
+            remove_socket(self._path)
+        remove_socket(self.inner_path)
         with contextlib.suppress(OSError):
             self._folder.rmdir()
 

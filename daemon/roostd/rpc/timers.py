@@ -12,7 +12,7 @@ from roostd.state import DaemonState
 
 
 def every(state: DaemonState) -> Iterator[pb.Timer]:
-    """The timers of every class that is known of; none where the gate has none."""
+    """Yield the timers of every class that is known of; none where the gate has none."""
     timers, now_s = state.engine.policies.timers, state.clock.now_s()
     if timers is not None:
         for view in timers.views(now_s):
@@ -20,13 +20,13 @@ def every(state: DaemonState) -> Iterator[pb.Timer]:
 
 
 def one(state: DaemonState, wanted: TimerClass) -> pb.Timer:
-    """The timer of one class, whether or not a job of it was seen."""
+    """Return the timer of one class, whether or not a job of it was seen."""
     found = (timer for timer in every(state) if timer.name == str(wanted))
     return next(found, pb.Timer(name=str(wanted)))
 
 
 def sensitivity(state: DaemonState, job: JobSpec) -> pb.Sensitivity | None:
-    """What is expected of a job's speed; None where no policy asks."""
+    """Return what is expected of a job's speed; None where no policy asks."""
     predictors = state.engine.policies.predictors
     if predictors is None:
         return None
@@ -44,7 +44,7 @@ def sensitivity(state: DaemonState, job: JobSpec) -> pb.Sensitivity | None:
 
 
 def achieved(state: DaemonState, record: JobRecord) -> pb.Achieved | None:
-    """How a job on several GPUs does that runs; None for any other."""
+    """Return how a job on several GPUs does that runs; None for any other."""
     if not record.is_on_gpus or record.spec.gpu_count < 2:
         return None
     message = pb.Achieved(

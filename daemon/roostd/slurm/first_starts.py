@@ -1,4 +1,4 @@
-"""What shadow questions have told of the waiting jobs. Pure: no clock, no I/O.
+"""The answers to shadow questions about the waiting jobs. Pure: no clock, no I/O.
 
 A job counts as startable when Slurm would start it now, and would get to it: a job ahead of it in
 Slurm's order that starts later, on one of the same nodes and before this job would end, reserves
@@ -25,7 +25,7 @@ class AskedJob:
     Attributes:
         question: alike for jobs that ask for the same.
         time_limit_s: None: it has none.
-        is_deferred: a gate lets it wait for better GPUs, and has told its user so.
+        is_deferred: a gate lets it wait for better GPUs, and its user can read so.
     """
 
     job_id: JobId
@@ -147,7 +147,7 @@ class FirstStarts:
             self._since_s.pop(job_id, None)
             self._first_s.pop(job_id, None)
         questions = {job.question for job in jobs}
-        self._answers = {one: told for one, told in self._answers.items() if one in questions}
+        self._answers = {one: answer for one, answer in self._answers.items() if one in questions}
 
 
 def _is_startable(job: AskedJob, answer: Answer, ahead: dict[Argv, Answer], at_s: float) -> bool:
@@ -155,6 +155,6 @@ def _is_startable(job: AskedJob, answer: Answer, ahead: dict[Argv, Answer], at_s
         return False
     end_s = inf if job.time_limit_s is None else at_s + job.time_limit_s
     return all(
-        told.start_s == inf or told.start_s >= end_s or told.nodes.isdisjoint(answer.nodes)
-        for told in ahead.values()
+        other.start_s == inf or other.start_s >= end_s or other.nodes.isdisjoint(answer.nodes)
+        for other in ahead.values()
     )

@@ -36,9 +36,10 @@ from roostd.slurm.limits import (
     MOST_NODES,
     MOST_SHAPES,
 )
-from roostd.slurm.request import pinned_indices, pinned_seat
+from roostd.slurm.request import pinned_indices, pinned_seat, spelled_requests
 
 NO_GPUS = "asks for no GPUs"
+NOT_SPELLED = "Slurm's record of it shows no GPUs as Slurm writes them, gres:gpu:2 or gres/gpu:2"
 NO_LEASE = "has no lease: it was submitted while roostd was away"
 LEASED_BY_ANOTHER = "is leased by another roostd, whose heartbeat job_submit.lua reads"
 RELEASED = "was released to Slurm"
@@ -191,6 +192,8 @@ class JobReader:
             return "is a part of a heterogeneous job"
         if detail is None:
             return "Slurm's record of it cannot be trusted: its name or comment imitates one"
+        if not spelled_requests(detail):
+            return NOT_SPELLED
         if self._is_exclusive(job, detail):
             return "asks for whole nodes: --exclusive gets every GPU"
         if job.reservation:

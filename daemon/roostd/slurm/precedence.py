@@ -99,7 +99,7 @@ def observe(
     before: SeenPriorities,
     jobs: Iterable[QueuedJob],
     scheduling: Scheduling,
-    tier_of: Callable[[QueuedJob], int] = lambda job: 0,
+    priority_tier_of: Callable[[QueuedJob], int] = lambda job: 0,
 ) -> SeenPriorities:
     """Return what a dump of the queue shows, after the one before.
 
@@ -107,7 +107,7 @@ def observe(
         before: the dump before.
         jobs: of this dump.
         scheduling: how Slurm computes priorities.
-        tier_of: returns the priority tier of a job's partition.
+        priority_tier_of: returns the priority tier of a job's partition.
     """
     now = {job.number: job for job in jobs if job.is_pending and job.priority and _has_gpus(job)}
     found = _Findings(
@@ -117,7 +117,7 @@ def observe(
     for number, job in now.items():  # of thousands of jobs most stay as they are
         was = known.get(number)
         if was is not None and (was.priority != job.priority or was.nice != job.nice):
-            _judge_all(known, now, scheduling, tier_of, found)
+            _judge_all(known, now, scheduling, priority_tier_of, found)
             break
     return SeenPriorities(
         now,
@@ -147,7 +147,7 @@ def _judge_all(
     before: Mapping[int, QueuedJob],
     now: Mapping[int, QueuedJob],
     scheduling: Scheduling,
-    tier_of: Callable[[QueuedJob], int],
+    priority_tier_of: Callable[[QueuedJob], int],
     found: _Findings,
 ) -> None:
     pairs = {
@@ -160,7 +160,7 @@ def _judge_all(
         return
     by_tier: defaultdict[int, dict[int, tuple[QueuedJob, QueuedJob]]] = defaultdict(dict)
     for number, pair in pairs.items():
-        by_tier[tier_of(pair[1])][number] = pair
+        by_tier[priority_tier_of(pair[1])][number] = pair
     for group in by_tier.values():
         _judge(group, moves, found)
 

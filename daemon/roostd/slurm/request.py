@@ -77,6 +77,18 @@ def check_repinnable(
         raise SlurmRefused(commands.show_job(job_id), 0, problem)
 
 
+def spelled_requests(detail: JobDetail) -> list[str]:
+    """Return the fields of a job's request for GPUs that slurmctld reads.
+
+    After `scontrol update TresPerNode=gpu:2` 22.05 shows `gpu:2`, which it takes for no request.
+    """
+    return [
+        value
+        for name, value in detail.tres.items()
+        if name in _REQUEST_FIELDS and name != "CpusPerTres" and prefix_of(value)
+    ]
+
+
 def pin_argv(
     job_id: JobId,
     detail: JobDetail,
@@ -96,7 +108,7 @@ def pin_argv(
             the request cannot be read.
     """
     request = [(name, value) for name, value in detail.tres.items() if name in _REQUEST_FIELDS]
-    spelled = [value for name, value in request if name != "CpusPerTres" and prefix_of(value)]
+    spelled = spelled_requests(detail)
     if not spelled:
         raise SlurmRefused(commands.show_job(job_id), 0, f"job {job_id} asks for no GPUs")
     stamp = parse_stamp(detail.admin_comment) or Stamp()

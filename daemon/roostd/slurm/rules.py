@@ -74,7 +74,7 @@ class SiteRules:
             read_epoch_s=self.read_epoch_s,
         )
 
-    def tier_of(self, job: QueuedJob) -> int:
+    def priority_tier_of(self, job: QueuedJob) -> int:
         """Return the priority tier of a job's partition, the first of several; 0: unknown."""
         partition = self.partitions.get(job.partition.partition(",")[0])
         return 0 if partition is None else partition.tier

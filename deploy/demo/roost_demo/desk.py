@@ -76,7 +76,7 @@ class Desk:
         self._stack.stop()
 
     def introduction(self) -> Iterator[str]:
-        """What is running, in a few lines."""
+        """Yield what is running, in a few lines."""
         status = self._operator.GetStatus(operator_pb2.GetStatusRequest())
         nodes = ", ".join(f"{node.name} ({node.topology})" for node in DEMO_NODES)
         yield f"Slurm {status.slurm_version}, {nodes}"
@@ -94,11 +94,11 @@ class Desk:
         return self._cluster.backend
 
     def slurm_version(self) -> str:
-        """The release of Slurm, or the one that its stand-in plays."""
+        """Return the release of Slurm, or the one that its stand-in plays."""
         return self._operator.GetStatus(operator_pb2.GetStatusRequest()).slurm_version
 
     def has_ended(self, job_id: str) -> bool:
-        """Whether a job that has started has ended too."""
+        """Return whether a job that has started has ended too."""
         job = self._operator.GetJob(operator_pb2.GetJobRequest(job_id=job_id))
         return job.state == operator_pb2.JOB_STATE_ENDED
 

@@ -50,7 +50,7 @@ class NodeKind:
     features: tuple[str, ...] = ()
 
     def describe(self) -> NodeDescription:
-        """The node as the fake driver knows it."""
+        """Return the node as the fake driver knows it."""
         return NodeDescription(topology=load_topology(self.topology))
 
 
@@ -211,14 +211,14 @@ class Stack:
         return f"http://{page['listen']}" if isinstance(page, dict) else ""
 
     def operator(self) -> operator_pb2_grpc.OperatorStub:
-        """A client for questions to the roostd that runs now."""
+        """Return a client for questions to the roostd that runs now."""
         if self._operator is None:
             channel = self._exit.enter_context(grpc.insecure_channel(self.operator_address))
             self._operator = operator_pb2_grpc.OperatorStub(channel)
         return self._operator
 
     def log(self, name: str) -> str:
-        """What "roostd" or "probe.NODE" has logged so far."""
+        """Return what "roostd" or "probe.NODE" has logged so far."""
         path = self.folder / f"{name}.log"
         return path.read_text(errors="replace") if path.exists() else ""
 

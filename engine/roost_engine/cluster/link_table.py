@@ -49,12 +49,12 @@ def indices_of(mask: int) -> tuple[int, ...]:
 
 @lru_cache(_CACHE_LIMIT)
 def subsets(mask: int, size: int) -> tuple[int, ...]:
-    """All masks of so many bits within a mask."""
+    """Return all masks of so many bits within a mask."""
     return tuple(mask_of(chosen) for chosen in combinations(indices_of(mask), size))
 
 
 def popcounts(gpu_count: int) -> NDArray[np.int64]:
-    """How many bits each mask of so many GPUs has: int64 [mask]."""
+    """Return how many bits each mask of so many GPUs has: int64 [mask]."""
     counts = np.zeros(1, dtype=np.int64)
     for _ in range(gpu_count):
         counts = np.concatenate((counts, counts + 1))
@@ -173,7 +173,7 @@ class LinkTable:
     def fragmentation(
         self, free_masks: int | NDArray[np.int64], masks: NDArray[np.int64]
     ) -> NDArray[np.float64]:
-        """How much potential a free set loses when each of some subsets is taken from it.
+        """Return how much potential a free set loses when each of some subsets is taken from it.
 
         Args:
             free_masks: what is free before: one set for all, or [subset].
@@ -187,7 +187,7 @@ class LinkTable:
         return lost
 
     def choice(self, free_mask: int, gpu_count: int) -> SubsetChoice:
-        """The optimal subsets of a free set. The set must hold that many GPUs."""
+        """Return the optimal subsets of a free set. The set must hold that many GPUs."""
         key = (free_mask, gpu_count)
         found = self._choices.get(key)
         if found is None:
@@ -270,7 +270,7 @@ class LinkTable:
         lost: NDArray[np.float64],
         leftover_count: int | NDArray[np.int64],
     ) -> NDArray[np.float32]:
-        """The load-free columns of one-node candidates.
+        """Return the load-free columns of one-node candidates.
 
         Args:
             masks: [subset], all of one size.

@@ -7,8 +7,8 @@ and in neither where two jobs hold it: so there are never three. Which jobs may 
 
 from collections.abc import Collection, Iterator, Mapping
 
+from roost_engine.domain.gpu_seat import GpuSeat, gpu_seats_of
 from roost_engine.domain.model import JobId, NodeName, NodeShare
-from roost_engine.domain.slot import Slot, slots_of
 
 
 class Seats:
@@ -20,7 +20,7 @@ class Seats:
 
     def __init__(self) -> None:
         self.gpu_memory_bytes: dict[NodeName, int] = {}
-        self._slots: dict[JobId, tuple[Slot, ...]] = {}
+        self._slots: dict[JobId, tuple[GpuSeat, ...]] = {}
         self._holders: dict[tuple[NodeName, int], dict[JobId, int]] = {}  # the seat of each job
 
     def hold(self, job_id: JobId, shares: tuple[NodeShare, ...]) -> None:
@@ -30,13 +30,13 @@ class Seats:
             del holders[job_id]
             if not holders:
                 del self._holders[slot.node, slot.gpu]
-        slots = tuple(slots_of(shares))
+        slots = tuple(gpu_seats_of(shares))
         if slots:
             self._slots[job_id] = slots
         for slot in slots:
             self._holders.setdefault((slot.node, slot.gpu), {})[job_id] = slot.seat
 
-    def slots(self, job_id: JobId) -> tuple[Slot, ...]:
+    def slots(self, job_id: JobId) -> tuple[GpuSeat, ...]:
         """Return the slots that a job holds."""
         return self._slots.get(job_id, ())
 

@@ -139,7 +139,7 @@ class PolicyFailed:
     """A policy failed and the heuristic beside it answered: to be logged and counted.
 
     Attributes:
-        slot: "order", "gate", "preemption" or "prediction"; a failed score is told in the Decision.
+        slot: "order", "gate", "preemption" or "prediction"; a failed score is in the Decision.
         policy: its name.
         reason: the first fault of this step.
         questions: which questions failed in this step, as (first, count) of each stretch without a

@@ -20,17 +20,30 @@
 
 from collections.abc import Sequence
 
+_LONGEST_PROBLEM = 1_000  # characters
+
 
 class RoostError(Exception):
     """The root: catch this to catch everything that Roost raises on purpose."""
 
 
 class ConfigError(RoostError):
-    """The configuration is wrong. The error lists every problem, so that one run shows them all."""
+    """The configuration is wrong. The error lists every problem, so that one run shows them all.
+
+    A problem may quote a file: what cannot be printed is escaped, and a long one is cut.
+    """
 
     def __init__(self, problems: Sequence[str]) -> None:
-        super().__init__("; ".join(problems))
-        self.problems = tuple(problems)
+        self.problems = tuple(map(_on_one_line, problems))
+        super().__init__("; ".join(self.problems))
+
+
+def _on_one_line(text: str) -> str:
+    if len(text) > _LONGEST_PROBLEM:
+        text = f"{text[:_LONGEST_PROBLEM]}... ({len(text)} characters)"
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 class TopologyError(RoostError):

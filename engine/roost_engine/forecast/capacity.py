@@ -22,7 +22,7 @@ class QuotaCapacity:
         self._held: dict[int, Uses] = {}
 
     def allow(self, uses: Uses) -> bool:
-        """Whether each quota has enough left."""
+        """Return whether each quota has enough left."""
         return all(amount <= self._free[quota] + _ROUNDING for quota, amount in uses)
 
     def note(self, number: int, uses: Uses) -> None:

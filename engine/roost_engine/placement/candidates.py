@@ -104,9 +104,9 @@ class Candidates:
         )
 
     def rename_exclusions(self, rename: Callable[[Exclusions], Exclusions]) -> None:
-        """Tell the reasons in other words, once they are read."""
-        told = self._exclusions
-        self._exclusions = Lazy(lambda: rename(told.get()))
+        """Give the reasons other words, once they are read."""
+        before = self._exclusions
+        self._exclusions = Lazy(lambda: rename(before.get()))
 
     @property
     def exclusions(self) -> Exclusions:

@@ -44,7 +44,7 @@ class Hint(NamedTuple):
     same_gpus: bool = False
 
     def is_void(self, cluster: Cluster) -> bool:
-        """Whether no index set is free on enough nodes, reserved nodes included."""
+        """Return whether no index set is free on enough nodes, reserved nodes included."""
         if not self.same_gpus:
             return False
         shape = self.shape

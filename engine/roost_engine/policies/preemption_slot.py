@@ -16,11 +16,11 @@ from roost_engine.policies.preemption_protocols import (
     RankingPreemption,
     ServesDeferred,
 )
-from roost_engine.policies.slots import FaultLog, Slot
+from roost_engine.policies.slots import FaultLog, PolicySlot
 from roost_engine.policies.stoppable_jobs import StoppableJobs
 
 
-class PreemptionSlot(Slot):
+class PreemptionSlot(PolicySlot):
     """Which running jobs are stopped, and for which waiting job.
 
     Attributes:

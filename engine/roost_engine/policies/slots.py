@@ -3,7 +3,7 @@
 A policy may raise anything and answer anything. No fault of one escapes `Engine.step` or stops a
 pass: the fault is counted, reported once a step by a PolicyFailed action, and the heuristic's
 answer is used. The preemption slot is in `preemption_slot`. The score slot is in `scoring.scorer`;
-its faults are told in the Decision. The run-times slot is in `prediction.run_time_model`.
+its faults are in the Decision. The run-times slot is in `prediction.run_time_model`.
 
 | slot       | heuristic                                  |
 |------------|--------------------------------------------|
@@ -99,7 +99,7 @@ class FaultLog:
         )
 
 
-class Slot:
+class PolicySlot:
     """One policy that may fail.
 
     Args:
@@ -127,7 +127,7 @@ class Slot:
             return heuristic()
 
 
-class OrderSlot(Slot):
+class OrderSlot(PolicySlot):
     """Which job is offered GPUs next.
 
     Attributes:
@@ -188,7 +188,7 @@ class OrderSlot(Slot):
         return self.ask(lambda: bool(refreshed.is_outdated(ranked, now)), lambda: False)
 
 
-class GateSlot(Slot):
+class GateSlot(PolicySlot):
     """Now, or wait for a better placement."""
 
     def __init__(self, policy: GatePolicy, faults: FaultLog) -> None:
@@ -239,7 +239,7 @@ class TimesLeft(Protocol):
         """Return the seconds that this share of such jobs stays below."""
 
 
-class PredictorSlot(Slot):
+class PredictorSlot(PolicySlot):
     """What is expected of jobs."""
 
     def __init__(self, predictors: Predictors, faults: FaultLog) -> None:

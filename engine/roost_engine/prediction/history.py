@@ -193,7 +193,7 @@ class RunTimeHistory:
             self._running.note(job_id)
 
     def forget(self, job_id: JobId) -> None:
-        """A job left that did not run: it tells nothing."""
+        """Forget a job that left without running: nothing is learned."""
         self._unwatch(job_id)
 
     def _unwatch(self, job_id: JobId) -> WatchedRun | None:

@@ -1,6 +1,6 @@
 """Run times by a trained model, mixed with the site's history.
 
-Two forms answer the same question, RunTimeSource: the history alone, and a model that reads what
+Two forms answer the same question, RunTimePredictor: the history alone, and a model that reads what
 the history knows of a job (run_time_features). The model's answer is averaged with the history's;
 figures: docs/results/runtimes.md. Whatever the model does wrong, the history answers alone, and the
 fault is counted like that of any policy.
@@ -25,7 +25,7 @@ _MOST_ANSWERS = 20_000
 _SUM_TOLERANCE = 1e-3
 
 
-class RunTimeSource(Protocol):
+class RunTimePredictor(Protocol):
     """Predicts run times."""
 
     def times(self, job: JobSpec, age_s: float, at_s: float) -> RunTimes:
@@ -77,7 +77,7 @@ class RunTimeBlend:
 
 
 class BlendedRunTimes:
-    """A RunTimeSource of model and history.
+    """A RunTimePredictor of model and history.
 
     Args:
         history: learns elsewhere; it is only read here.
@@ -107,7 +107,7 @@ class BlendedRunTimes:
         self._answers.pop(job_id, None)
 
     def times(self, job: JobSpec, age_s: float, at_s: float) -> RunTimes:
-        """See RunTimeSource. A replay numbers the questions to the model: call it in steps only."""
+        """See RunTimePredictor. Called in steps only: replays number the questions to a model."""
         return self._mixed(self._answer(job, at_s), job, age_s, at_s)
 
     def peek(self, job: JobSpec, age_s: float, at_s: float) -> RunTimes:

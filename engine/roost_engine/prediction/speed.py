@@ -170,7 +170,7 @@ class SpeedPredictor:
         self._of_models: dict[TierSpeeds, SpeedEstimate] = {}  # likewise, of what jobs name
 
     def estimate(self, job: JobSpec) -> SpeedEstimate:
-        """What is believed of a job now."""
+        """Return what is believed of a job now."""
         named = self._table.speeds(job.model, job.gpu_count) if job.model else None
         if named is not None:
             return self._of_model(named)
@@ -306,7 +306,7 @@ def _copied(runs: SeenRuns) -> SeenRuns:
 def work_s(
     job: JobRecord, speeds: TierSpeeds, tier: int | None, closest: int, at_s: float
 ) -> float:
-    """How long a job's run would have been at full speed.
+    """Return how long a job's run would have been at full speed.
 
     From the speeds reported; without any, the speed that is believed on its tier.
     """

@@ -34,7 +34,7 @@ class TierSpeeds:
         return (self.node_frac, self.rack_frac, self.across_frac)[tier]
 
     def lost_frac(self, closest: int) -> float:
-        """What a job loses one tier out from the closest that it can have; 0 at the last tier.
+        """Return what a job loses one tier farther than its closest tier; 0 at the last one.
 
         For a job that fits on a node: 1 - speed(rack) / speed(node).
         """
@@ -50,10 +50,10 @@ class SpeedTable(Protocol):
     """Speeds of models that jobs may name."""
 
     def speeds(self, model: str, gpu_count: int) -> TierSpeeds | None:
-        """Of one model on so many GPUs; None: no such model."""
+        """Return the speeds of one model on so many GPUs; None: no such model."""
 
     def typical(self, gpu_count: int) -> TierSpeeds:
-        """Of a job of which nothing else is known."""
+        """Return the speeds of a job of which nothing else is known."""
 
 
 class NoTable:

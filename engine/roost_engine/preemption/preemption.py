@@ -49,7 +49,7 @@ class _Search(NamedTuple):
     found: FoundCapacity
 
     def is_of(self, job: JobSpec, victims: Sequence[JobId]) -> bool:
-        """Whether a search for a job among these victims would take the same steps."""
+        """Return whether a search for a job among these victims would take the same steps."""
         count = self.found.examined_count
         is_as_long = count < len(self.victims) or len(victims) == len(self.victims)
         return job is self.job and is_as_long and victims[:count] == self.victims[:count]

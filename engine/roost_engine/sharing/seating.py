@@ -29,9 +29,9 @@ from roost_engine.domain.events import (
     Tick,
     TopologySeen,
 )
+from roost_engine.domain.gpu_seat import FIRST, other_seat
 from roost_engine.domain.lazy import Lazy
 from roost_engine.domain.model import JobId, JobSpec, NodeName, NodeShare, Placement, Shape
-from roost_engine.domain.slot import FIRST, other_seat
 from roost_engine.domain.tier import Tier
 from roost_engine.job_record import JobRecord, JobState
 from roost_engine.placement.eligibility import usable_nodes
@@ -51,7 +51,7 @@ POLICY = "sharing"
 Put: TypeAlias = Callable[[JobRecord, Placement, Lazy[Decision]], None]
 
 
-class Offer(NamedTuple):
+class SeatOffer(NamedTuple):
     """A seat for a job.
 
     Attributes:
@@ -254,7 +254,7 @@ class Seating:
                 found.append(((-job.priority_tier, key, job.submit_s, job_id), record))
         return [record for _, record in sorted(found, key=lambda one: one[0])]
 
-    def _best(self, job: JobSpec, hosts: dict[_Host, int]) -> Offer | None:
+    def _best(self, job: JobSpec, hosts: dict[_Host, int]) -> SeatOffer | None:
         shape = next((shape for shape in job.shapes if shape.node_count == 1), None)
         if shape is None or self._table.quotas.exhausted_by(job):
             return None
@@ -273,7 +273,7 @@ class Seating:
         ]
         return min(offers, key=lambda one: (one.cost, one.placement.nodes), default=None)
 
-    def _offer(self, job: JobSpec, shape: Shape, host: _Host) -> Offer | None:
+    def _offer(self, job: JobSpec, shape: Shape, host: _Host) -> SeatOffer | None:
         """Return the seats beside one job, if the newcomer may have them."""
         if len(host.gpus) < shape.gpus_per_node or host.cpu_count < shape.cpus_per_node:
             return None
@@ -295,9 +295,9 @@ class Seating:
         mine, its = judged
         cost = mine.worst * shape.gpu_count + its.worst * host.spec.gpu_count
         placement = Placement((host.name,), chosen, shape, Tier.NODE, seat=seat)
-        return Offer(cost, placement, host.spec.job_id, mine, its)
+        return SeatOffer(cost, placement, host.spec.job_id, mine, its)
 
-    def _decision(self, job: JobSpec, offer: Offer, at_s: float) -> Decision:
+    def _decision(self, job: JobSpec, offer: SeatOffer, at_s: float) -> Decision:
         cluster, placement = self._table.cluster, offer.placement
         (name,), gpus = placement.nodes, placement.gpu_indices
         table = cluster.table(cluster.index_of[name])

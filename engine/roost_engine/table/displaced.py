@@ -4,8 +4,8 @@ from collections.abc import Collection, Mapping
 
 from roost_engine.cluster.cluster import Cluster
 from roost_engine.domain.events import JobStarted
+from roost_engine.domain.gpu_seat import gpu_seats_of, is_any_taken
 from roost_engine.domain.model import JobId
-from roost_engine.domain.slot import is_any_taken, slots_of
 from roost_engine.job_record import JobRecord, shares_of
 
 
@@ -25,14 +25,17 @@ def displaced_by(
     """
     if all(job_id == event.job_id for job_id in placing):
         return []
-    started, taken = jobs.get(event.job_id), frozenset(slots_of(event.shares))
+    started, taken = jobs.get(event.job_id), frozenset(gpu_seats_of(event.shares))
     may_share = cluster.seats is not None and started is not None and started.spec.shares_gpus
     found = list[JobId]()
     for job_id in placing:
         record = jobs[job_id]
         if job_id == event.job_id or record.placement is None or not record.placement.is_exact:
             continue
-        slots, both = slots_of(shares_of(record.placement)), may_share and record.spec.shares_gpus
+        slots, both = (
+            gpu_seats_of(shares_of(record.placement)),
+            may_share and record.spec.shares_gpus,
+        )
         if is_any_taken(slots, taken, may_share=both):
             found.append(job_id)
     return found

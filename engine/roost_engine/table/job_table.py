@@ -154,7 +154,7 @@ class JobTable:
             self.alarm(record.hand_over_at_s, job.job_id)
 
     def is_overdue(self, job_id: JobId, at_s: float) -> bool:
-        """Whether a waiting job has not got the only GPU indices that it can have in time."""
+        """Return whether a job waits in vain for the only GPU indices that it can have."""
         hand_over_at_s = self.jobs[job_id].hand_over_at_s
         return hand_over_at_s is not None and hand_over_at_s <= at_s
 
@@ -171,7 +171,7 @@ class JobTable:
             self.queue.add(record, at_s)
 
     def is_ready(self, record: JobRecord, at_s: float) -> bool:
-        """Whether a waiting job may be offered GPUs now."""
+        """Return whether a waiting job may be offered GPUs now."""
         decided = record.placement is not None and not record.spec.binding
         return not decided and at_s >= max(record.spec.eligible_s, record.not_before_s)
 
@@ -388,7 +388,7 @@ class JobTable:
         heappush(self.alarms, (at_s, job_id))
 
     def is_awaited(self, alarm_s: float, job_id: JobId) -> bool:
-        """Whether the state of its job still makes an alarm matter."""
+        """Return whether the state of its job still makes an alarm matter."""
         if job_id in self.placing or job_id in self.waiting or job_id in self.clearing:
             return True
         may_stop = job_id in self.running or job_id in self.stopping

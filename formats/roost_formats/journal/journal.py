@@ -32,7 +32,7 @@ from roost_formats.journal.database import (
 from roost_formats.journal.memos import read_memo, read_memo_entries, write_memo
 from roost_formats.journal.newest import check_newest
 from roost_formats.journal.past_jobs import PastJob, forget_past_jobs, read_past_job, write_past_job
-from roost_formats.journal.pruning import Limits, prune, size_bytes
+from roost_formats.journal.pruning import JournalLimits, prune, size_bytes
 from roost_formats.journal.records import (
     EVENT,
     Memo,
@@ -78,7 +78,7 @@ class Journal:
         run_bytes: what the current run has written so far.
     """
 
-    def __init__(self, connection: sqlite3.Connection, limits: Limits) -> None:
+    def __init__(self, connection: sqlite3.Connection, limits: JournalLimits) -> None:
         self._db, self._limits = connection, limits
         self.quarantined: Path | None = None
         self.quarantine_reason = ""
@@ -91,7 +91,7 @@ class Journal:
     def open(
         cls,
         folder: Path,
-        limits: Limits | None = None,
+        limits: JournalLimits | None = None,
         version: str = "",
         knowledge: type[object] | None = None,
         *,
@@ -116,7 +116,9 @@ class Journal:
             JournalError: there can be no journal: the folder cannot be written.
         """
         path = folder / FILE_NAME
-        open_file = partial(cls._open, path, limits or Limits(), version, knowledge, is_alone)
+        open_file = partial(
+            cls._open, path, limits or JournalLimits(), version, knowledge, is_alone
+        )
         try:
             try:
                 if known_damage:
@@ -135,7 +137,7 @@ class Journal:
     def _open(
         cls,
         path: Path,
-        limits: Limits,
+        limits: JournalLimits,
         version: str,
         knowledge: type[object] | None,
         is_alone: bool,
@@ -188,7 +190,7 @@ class Journal:
             raise failure(error) from error
 
     def places(self, job_ids: Iterable[JobId]) -> dict[JobId, Place]:
-        """The last placement of each of these jobs, of whatever run; jobs without one are left out.
+        """Return the last placement of each of these jobs that has one, of any run.
 
         Raises:
             JournalError: it cannot be read.
@@ -291,7 +293,7 @@ class Journal:
             raise failure(error) from error
 
     def size_bytes(self) -> int:
-        """What the file holds, without pages that are free."""
+        """Return what the file holds, without pages that are free."""
         return size_bytes(self._db)
 
     def close(self) -> None:

@@ -11,14 +11,14 @@ _TABLES_OF_A_RUN = ("run", "run_plugins", "run_policies", "shadow")
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class JournalLimits:
     """How much is kept."""
 
     max_bytes: int = 1 << 30
     max_age_s: float = 30 * 86_400.0
 
 
-def prune(connection: sqlite3.Connection, limits: Limits, now_epoch_s: float) -> bool:
+def prune(connection: sqlite3.Connection, limits: JournalLimits, now_epoch_s: float) -> bool:
     """Delete a few thousand rows that are too old or too many, the oldest run first.
 
     Returns:
@@ -52,7 +52,9 @@ def size_bytes(connection: sqlite3.Connection) -> int:
     return int(page_bytes * (pages - free))
 
 
-def _run_to_drop(connection: sqlite3.Connection, limits: Limits, now_epoch_s: float) -> int | None:
+def _run_to_drop(
+    connection: sqlite3.Connection, limits: JournalLimits, now_epoch_s: float
+) -> int | None:
     """Return the oldest run, if it ended too long ago or the file is too large."""
     row = connection.execute(
         "SELECT a.run, b.epoch_of_zero_s + b.began_s FROM run a JOIN run b ON b.run > a.run"

@@ -52,7 +52,7 @@ class OnnxScore:
         return self._model.ask({INPUT_NAME: features})[OUTPUT_NAME]
 
 
-class OnnxGraph:
+class OnnxGraphModel:
     """A scoring.graph_tree.GraphModel; load_onnx_graph makes a score policy of one."""
 
     def __init__(self, model: CheckedModel) -> None:
@@ -101,7 +101,7 @@ def load_onnx_graph(path: Path, clock: Callable[[], float]) -> GraphScore:
     Raises:
         PolicyError: a check failed; the message says which.
     """
-    return GraphScore(OnnxGraph(load_model(path, GRAPH.kind, clock)))
+    return GraphScore(OnnxGraphModel(load_model(path, GRAPH.kind, clock)))
 
 
 def load_any_score(path: Path, clock: Callable[[], float]) -> ScorePolicy:

@@ -21,7 +21,7 @@ _FLOAT = 1
 
 
 def varint(value: int) -> bytes:
-    """A protobuf varint; a negative number takes 64 bits in two's complement."""
+    """Return a protobuf varint; a negative number takes 64 bits in two's complement."""
     encoded = bytearray()
     value &= (1 << 64) - 1
     while value >= 0x80:
@@ -31,29 +31,29 @@ def varint(value: int) -> bytes:
 
 
 def number(position: int, value: int) -> bytes:
-    """A protobuf field that holds an integer."""
+    """Return a protobuf field that holds an integer."""
     return varint(position << 3) + varint(value)
 
 
 def blob(position: int, value: bytes | str) -> bytes:
-    """A protobuf field that holds a text, a blob or a message."""
+    """Return a protobuf field that holds a text, a blob or a message."""
     raw = value.encode() if isinstance(value, str) else value
     return varint(position << 3 | 2) + varint(len(raw)) + raw
 
 
 def single(position: int, value: float) -> bytes:
-    """A protobuf field that holds a float32."""
+    """Return a protobuf field that holds a float32."""
     return varint(position << 3 | 5) + struct.pack("<f", value)
 
 
 def tensor(name: str, values: NDArray[np.float32]) -> bytes:
-    """A TensorProto."""
+    """Return a TensorProto."""
     dimensions = b"".join(number(1, size) for size in values.shape)
     return dimensions + number(2, _FLOAT) + blob(8, name) + blob(9, values.astype("<f4").tobytes())
 
 
 def value_info(name: str, dimensions: Sequence[int | str], element: int = _FLOAT) -> bytes:
-    """A ValueInfoProto; a text is a dimension that is not fixed."""
+    """Return a ValueInfoProto; a text is a dimension that is not fixed."""
     shape = b"".join(
         blob(1, number(1, size) if isinstance(size, int) else blob(2, size)) for size in dimensions
     )
@@ -61,7 +61,7 @@ def value_info(name: str, dimensions: Sequence[int | str], element: int = _FLOAT
 
 
 def attribute(name: str, value: float | int) -> bytes:
-    """An AttributeProto that holds one number, as a field of a NodeProto."""
+    """Return an AttributeProto that holds one number, as a field of a NodeProto."""
     if isinstance(value, float):
         return blob(5, blob(1, name) + single(2, value) + number(20, 1))
     return blob(5, blob(1, name) + number(3, value) + number(20, 2))
@@ -70,7 +70,7 @@ def attribute(name: str, value: float | int) -> bytes:
 def operation(
     operator: str, inputs: Sequence[str], outputs: Sequence[str], extra: bytes = b""
 ) -> bytes:
-    """A NodeProto; `extra` is appended as it is."""
+    """Return a NodeProto; `extra` is appended as it is."""
     names = b"".join(blob(1, name) for name in inputs) + b"".join(blob(2, n) for n in outputs)
     return names + blob(4, operator) + extra
 
@@ -106,7 +106,7 @@ class ModelParts:
     model_extra: bytes = b""
 
     def encode(self) -> bytes:
-        """The file."""
+        """Return the file."""
         graph = blob(2, "test") + self.graph_extra
         for position, messages in ((1, self.nodes), (5, self.weights)):
             graph += b"".join(blob(position, message) for message in messages)

@@ -51,7 +51,8 @@ def _one(
     sources: Mapping[tuple[str, ...], str],
     fallback_source: str,
 ) -> tuple[tuple[str, int], str]:
-    path = tuple(str(step) for step in detail["loc"])
+    # "[key]": the key before it is wrong itself.
+    path = tuple(str(step) for step in detail["loc"] if step != "[key]")
     source = next(
         (sources[path[:length]] for length in range(len(path), 0, -1) if path[:length] in sources),
         fallback_source,

@@ -42,6 +42,10 @@ class Tree:
     problems: list[Problem] = field(default_factory=list)
 
 
+# Scalars of other types, as !!binary and !!timestamp, are nothing that a setting may be.
+_TAGS = {f"tag:yaml.org,2002:{name}" for name in ("str", "int", "float", "bool", "null")}
+
+
 class _Loader(yaml.SafeLoader):
     """SafeLoader with the scalars of YAML 1.2's core schema."""
 
@@ -144,13 +148,13 @@ def _value(node: yaml.Node, path: KeyPath, tree: Tree) -> object:
         return [
             _value(item, (*path, str(position)), tree) for position, item in enumerate(node.value)
         ]
-    if not node.tag.startswith("tag:yaml.org,2002:"):
+    if node.tag not in _TAGS:
         tree.problems.append(Problem(_line(node), f"{'.'.join(path)}: tag {node.tag} is unknown"))
         return None
     try:
         scalar: object = _Loader("").construct_object(node)
     except (yaml.YAMLError, ValueError) as error:
-        tree.problems.append(Problem(_line(node), f"{'.'.join(path)}: {error}"))
+        tree.problems.append(Problem(_line(node), f"{'.'.join(path)}: {_words(error)}"))
         return None
     return scalar
 
@@ -165,8 +169,13 @@ def _dotted(path: KeyPath) -> str:
 
 def _syntax_problem(error: Exception) -> Problem:
     mark = getattr(error, "problem_mark", None)
+    return Problem(mark.line + 1 if mark else 1, f"not YAML: {_words(error)}")
+
+
+def _words(error: Exception) -> str:
+    """Return what is wrong, without the excerpt of the file that PyYAML adds."""
     text = getattr(error, "problem", None) or str(error) or "nested too deeply"
-    return Problem(mark.line + 1 if mark else 1, f"not YAML: {text}")
+    return str(text).partition("\n")[0]
 
 
 def lookup(values: Mapping[str, object], path: KeyPath) -> object:

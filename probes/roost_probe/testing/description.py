@@ -209,7 +209,7 @@ def _build(value: Yaml, folder: Path) -> NodeDescription:
 
 
 def merge(base: GpuSettings, over: GpuSettings) -> GpuSettings:
-    """The base, with what `over` states in its place."""
+    """Return the base, with what `over` states in its place."""
     names = [f.name for f in fields(GpuSettings)]
     stated = {n: v for n in names if (v := getattr(over, n)) is not None}
     return GpuSettings(**{n: stated.get(n, getattr(base, n)) for n in names})

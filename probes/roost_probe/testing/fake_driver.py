@@ -111,7 +111,7 @@ class FakeDriver:
 
     @classmethod
     def of_topology(cls, name: str, state_path: Path, seed: str | None = None) -> Self:
-        """An idle node with a sample topology, or one from a file."""
+        """Return an idle node with a sample topology, or one from a file."""
         return cls.create(NodeDescription(topology=load_topology(name)), state_path, seed)
 
     @classmethod

@@ -42,7 +42,7 @@ def build_library(folder: Path, omit: Sequence[str] = ()) -> Path:
 
 
 def find_compiler() -> str | None:
-    """The C compiler: $CC, gcc or cc."""
+    """Return the C compiler: $CC, gcc or cc."""
     return next(
         (
             found

@@ -91,7 +91,7 @@ def _list(tokens: list[str]) -> list[str | None]:
 
 
 def expand(ranges: str | None) -> tuple[int, ...]:
-    """The numbers of a Linux list: "0-2,8" is 0, 1, 2, 8."""
+    """Return the numbers of a Linux list: "0-2,8" is 0, 1, 2, 8."""
     if ranges is None:
         return ()
     numbers = list[int]()

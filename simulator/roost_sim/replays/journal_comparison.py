@@ -223,7 +223,7 @@ def _kinds(history: History) -> dict[JobId, JobKind]:
 
 
 def comparison_document(comparison: JournalComparison) -> dict[str, object]:
-    """The JSON object of a comparison. Page: docs/simulator/replay.md."""
+    """Return the JSON object of a comparison. Page: docs/simulator/replay.md."""
     history, repeated = comparison.history, comparison.repeated
     return {
         "recorded_s": history.ended_s - history.began_s,

@@ -88,11 +88,11 @@ class History:
     ended_s: float
 
     def largest_node_gpu_count(self) -> int:
-        """GPUs of the largest node that was ever in the cluster."""
+        """Return GPUs of the largest node that was ever in the cluster."""
         return max(self._node_gpu_counts().values(), default=0)
 
     def gpu_count(self) -> int:
-        """GPUs of all nodes that were ever in the cluster."""
+        """Return GPUs of all nodes that were ever in the cluster."""
         return sum(self._node_gpu_counts().values())
 
     def _node_gpu_counts(self) -> dict[NodeName, int]:

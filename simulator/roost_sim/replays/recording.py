@@ -86,7 +86,7 @@ class Recording:
         return sum(run.step_count for run in self.runs)
 
     def entries(self, run: Run) -> Iterator[Entry]:
-        """The entries of a run, in order.
+        """Yield the entries of a run, in order.
 
         Raises:
             RecordingError: the journal is damaged.
@@ -113,7 +113,7 @@ class Recording:
             return self._reader.actions(entry)
 
     def config(self, run: Run) -> EngineConfig:
-        """The engine's numbers in a run.
+        """Return the engine's numbers in a run.
 
         Raises:
             RecordingError: they cannot be read.
@@ -121,7 +121,7 @@ class Recording:
         return self._part_of_head(run, "configuration", run.head.config, EngineConfig)
 
     def plugins(self, run: Run) -> Plugins:
-        """The gate and preemption of a run, and what they had learned when it began.
+        """Return the gate and preemption of a run, and what they had learned when it began.
 
         Raises:
             RecordingError: they cannot be read.
@@ -295,7 +295,7 @@ class RepeatedRun:
         return self.engine.step(event)
 
     def is_as_recorded(self, entry: Entry, got: tuple[Action, ...]) -> bool:
-        """Whether the engine's actions are the recorded ones, byte for byte.
+        """Return whether the engine's actions are the recorded ones, byte for byte.
 
         A record of an earlier version may lack fields that have a default now; it is then decoded
         and encoded again before it is compared.

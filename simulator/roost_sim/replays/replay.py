@@ -27,7 +27,7 @@ class Difference:
         entry: number of the journal's entry.
         at_s: engine time.
         at: the wall clock at that time, UTC, ISO 8601.
-        told: the event as text.
+        event_text: the event as text.
         recorded, got: the actions as text.
         fields: the fields in which the first pair of unequal actions differs; empty where one
             side has no more actions.
@@ -41,7 +41,7 @@ class Difference:
     entry: int
     at_s: float
     at: str
-    told: str
+    event_text: str
     recorded: tuple[str, ...]
     got: tuple[str, ...]
     fields: tuple[str, ...]
@@ -99,7 +99,7 @@ def replay(recording: Recording, models: ModelShelf, progress: EventCounter) -> 
 
 
 def replay_document(found: Replay) -> dict[str, object]:
-    """The JSON object of a replay. Page: docs/simulator/replay.md."""
+    """Return the JSON object of a replay. Page: docs/simulator/replay.md."""
     return {
         "reproduced": found.difference is None,
         "events": found.event_count,
@@ -154,7 +154,7 @@ def _difference(
         entry=entry.sequence,
         at_s=event.at_s,
         at=at.isoformat(timespec="milliseconds"),
-        told=in_words(event),
+        event_text=in_words(event),
         recorded=tuple(map(in_words, recorded)),
         got=tuple(map(in_words, got)),
         fields=fields,

@@ -34,7 +34,7 @@ def _difference_lines(difference: Difference) -> Iterator[str]:
         f"  run {difference.run}, event {difference.event} (entry {difference.entry}), "
         f"{difference.at}, engine time {difference.at_s:.3f} s"
     )
-    yield f"  event     {difference.told}"
+    yield f"  event     {difference.event_text}"
     for name, actions in (("recorded", difference.recorded), ("got", difference.got)):
         for action in actions or ("nothing",):
             yield f"  {name:<9} {action}"

@@ -134,7 +134,7 @@ def simulate_history(
     jobs = [job for job in history.jobs if _takes_part(job)]
 
     def bound(spec: JobSpec) -> JobSpec:
-        """The request with `binding` set, also where roostd ran in shadow or advise."""
+        """Return the request with `binding` set, also where roostd ran in shadow or advise."""
         checkpoint_s = 0.0 if may_stop_any else spec.checkpoint_s
         return replace(spec, binding=True, shapes=shapes(spec.shapes), checkpoint_s=checkpoint_s)
 

@@ -44,7 +44,7 @@ class Ray(Protocol):
         """Give up a task."""
 
     def cluster_resources(self) -> dict[str, float]:
-        """What the whole cluster has."""
+        """Return what the whole cluster has."""
 
     def shutdown(self) -> None:
         """Disconnect, and stop what `init` started."""

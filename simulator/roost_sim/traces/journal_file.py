@@ -138,7 +138,7 @@ def _limit_s(value: object) -> float:
 
 
 def is_journal(path: Path) -> bool:
-    """Whether a path is a journal, or a folder that has one."""
+    """Return whether a path is a journal, or a folder that has one."""
     try:
         with _file_of(path).open("rb") as file:
             return file.read(16) == b"SQLite format 3\x00"

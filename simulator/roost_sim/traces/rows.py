@@ -89,7 +89,7 @@ class Names:
     index: dict[str, int] = field(default_factory=lambda: {"": UNKNOWN})
 
     def ids(self, names: Sequence[str]) -> NDArray[np.int32]:
-        """The numbers of some names, int32 [name]; new names get the next numbers."""
+        """Return the numbers of some names, int32 [name]; new names get the next numbers."""
         index = self.index
         numbers = (index.setdefault(name, len(index) - 1) for name in names)
         return np.fromiter(numbers, dtype=np.int32, count=len(names))

@@ -106,7 +106,7 @@ def read_sacct(path: Path, *, strict: bool = False) -> LoadedTrace:
 
 
 def is_sacct(line: str) -> bool:
-    """Whether a file that begins with this line is sacct's, or what sacct says in place of one."""
+    """Return whether a file with this first line is of sacct, or an error of sacct's."""
     padded = set(line.lower().split())
     is_header = any({"jobid", "submit"} <= names for names in (set(_names(line)), padded))
     return is_header or _is_complaint(line)

@@ -111,7 +111,7 @@ class ClusterPlan:
 
     @classmethod
     def uniform(cls, node_count: int = 4, gpu_count: int = 8) -> "ClusterPlan":
-        """Nodes n1, n2, ... that are all alike."""
+        """Return nodes n1, n2, ... that are all alike."""
         names = (f"n{number}" for number in range(1, node_count + 1))
         return cls(nodes=tuple(NodePlan(name=name, gpu_count=gpu_count) for name in names))
 
@@ -168,7 +168,7 @@ class RunFolder:
         return self.log / "power.log"
 
     def device(self, index: int) -> Path:
-        """A character device that stands for a GPU."""
+        """Return a character device that stands for a GPU."""
         return self.root / "dev" / f"nvidia{index}"
 
 

@@ -138,7 +138,7 @@ class LocalSlurm:
         return _read(self.folder.log / "slurmctld.log")
 
     def node_log(self, node: str) -> str:
-        """What the slurmd of a node has logged so far."""
+        """Return what the slurmd of a node has logged so far."""
         return _read(self.folder.log / f"slurmd.{node}.log")
 
     def start(self) -> None:
@@ -221,7 +221,7 @@ class LocalSlurm:
         daemon.wait()
 
     def power_requests(self) -> list[tuple[str, str]]:
-        """What Slurm's power saving has asked for so far: ("suspend" or "resume", node)."""
+        """Return what Slurm's power saving has asked for so far: ("suspend" or "resume", node)."""
         lines = _read(self.folder.power_log).splitlines()
         return [(verb, node) for verb, nodes in map(str.split, lines) for node in expand(nodes)]
 
@@ -261,11 +261,11 @@ class LocalSlurm:
         return self.run(*argv, stdin=script, user=user).strip().partition(";")[0]
 
     def output(self, job_id: str) -> str:
-        """What a job that submit() started has printed so far."""
+        """Return what a job that submit() started has printed so far."""
         return _read(self.folder.root / "work" / f"{job_id}.out")
 
     def state(self, job_id: str) -> str:
-        """A job's state as squeue names it (PENDING, RUNNING, COMPLETED, ...); "" when unknown."""
+        """Return a job's state as squeue names it: PENDING, RUNNING, ...; "" when unknown."""
         answer = self.run("squeue", "-h", "-t", "all", "-j", job_id, "-o", "%T", check=False)
         return answer.split("\n", maxsplit=1)[0]
 

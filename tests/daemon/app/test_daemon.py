@@ -1,6 +1,7 @@
 import asyncio
 import gc
 import os
+import socket
 import time
 import weakref
 from pathlib import Path
@@ -522,7 +523,7 @@ async def test_a_state_folder_that_takes_no_lock_is_named(
 ) -> None:
     settings = config(tmp_path)
     (settings.paths.state_dir / "lock").mkdir(parents=True)
-    with pytest.raises(ConfigError, match=f"paths.state_dir: {settings.paths.state_dir}: "):
+    with pytest.raises(ConfigError, match=f"paths.state_dir: {settings.paths.state_dir}/lock: "):
         async with running(slurm, settings):
             raise AssertionError("it started")
 
@@ -534,6 +535,22 @@ async def test_a_port_that_is_taken_is_named(slurm: SlurmStandIn, tmp_path: Path
         with pytest.raises(ConfigError, match=rf"listen.probes: 127.0.0.1:{port}"):
             async with running(slurm, settings):
                 raise AssertionError("it started")
+
+
+@pytest.mark.parametrize("key", ["listen.metrics", "page.listen"])
+async def test_a_taken_port_of_the_page_or_of_metrics_stops_the_servers_that_had_started(
+    key: str, slurm: SlurmStandIn, tmp_path: Path
+) -> None:
+    section, _, name = key.partition(".")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        others = {"probes": "127.0.0.1:0"} if section == "listen" else {}
+        settings = config(tmp_path, **{section: others | {name: address}})
+        with pytest.raises(ConfigError, match=f"{key}: {address}: Address already in use"):
+            async with running(slurm, settings):
+                raise AssertionError("it started")
+    assert not settings.operator_socket.exists()
+    assert not settings.admin_socket.exists()
 
 
 async def test_a_hundred_jobs_and_their_ends_leave_no_allocation(

@@ -12,13 +12,13 @@ from roost_engine.domain.errors import JournalError
 from roost_engine.domain.events import Tick
 from roost_formats.journal.codec import seal
 from roost_formats.journal.journal import FILE_NAME, Journal
-from roost_formats.journal.pruning import Limits
+from roost_formats.journal.pruning import JournalLimits
 from roost_formats.journal.records import Step
 from roostd.app.journal_opening import JournalOpener, OpenedJournal
 
 
 def opener(folder: Path) -> JournalOpener:
-    return JournalOpener(folder, Limits(), "9.9")
+    return JournalOpener(folder, JournalLimits(), "9.9")
 
 
 def write(folder: Path, at_s: float) -> None:

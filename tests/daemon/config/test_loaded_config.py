@@ -23,7 +23,7 @@ def test_every_problem_is_in_one_message_in_the_order_of_the_file(tmp_path: Path
     assert found == [
         "roostd.yaml:2: slurm.leases_s: unknown key, did you mean slurm.lease_s?",
         "roostd.yaml:3: slurm.lease_s: want float, got str",
-        "roostd.yaml:4: slurm.poll_interval_s: want > 0, got -1",
+        "roostd.yaml:4: slurm.poll_interval_s: want >= 0.1, got -1",
         "roostd.yaml:5: mode: want off, shadow, advise or enforce, got sideways",
     ]
 
@@ -46,7 +46,7 @@ def test_the_message_joins_the_problems(tmp_path: Path) -> None:
         ("a: &x {}\nb: *x\n", "roostd.yaml:2: alias *x: write the value out"),
         ("- 1\n", "roostd.yaml:1: want keys with values at the top level"),
         ("mode: [\n", "roostd.yaml:2: not YAML"),
-        ("mode: !!python/name:os.system\n", "roostd.yaml:1: mode: want"),
+        ("mode: !!python/name:os.system\n", "mode: tag tag:yaml.org,2002:python/name:os.system"),
         ("mode: !wild 1\n", "roostd.yaml:1: mode: tag !wild is unknown"),
         ("mode: \x00\n", "roostd.yaml:1: not YAML"),
         ("nonsense: 1\n", "roostd.yaml:1: nonsense: unknown key, known are accounts, cluster"),
@@ -67,6 +67,13 @@ def test_the_message_joins_the_problems(tmp_path: Path) -> None:
         ("partitions: {a: enforce}\n", "partitions.a: want keys with values, got str"),
         ("slurm: {lease_s: 1}\n", "roostd.yaml:1: slurm.lease_s: want >= 10, got 1"),
         ("slurm: {lease_s: true}\n", "roostd.yaml:1: slurm.lease_s: want float, got bool"),
+        ("slurm: {poll_interval_s: 1e-9}\n", "slurm.poll_interval_s: want >= 0.1, got 1e-09"),
+        ("slurm: {hand_over_s: 1e300}\n", "slurm.hand_over_s: want <= 1e+09, got 1e+300"),
+        ("engine: {window_count: 99999999999}\n", "engine.window_count: want <= 1e+09"),
+        ("listen: {probes: '::1:7471'}\n", "listen.probes: want [::1]:7471, got ::1:7471"),
+        ("listen: {admin_socket: /}\n", "listen.admin_socket: want the path of a file, got /"),
+        ("partitions: {'a b': {}}\n", "roostd.yaml:1: partitions.a b: no name of a partition"),
+        ("cluster: !!binary aGVsbG8=\n", "cluster: tag tag:yaml.org,2002:binary is unknown"),
     ],
 )
 def test_names_line_and_cure(tmp_path: Path, text: str, problem: str) -> None:
@@ -81,6 +88,41 @@ def test_words_that_yaml_1_1_takes_for_truth_values_stay_words(tmp_path: Path) -
 
 def test_a_file_that_nests_without_end_is_a_problem_not_a_crash(tmp_path: Path) -> None:
     assert "not YAML" in problems(tmp_path, "{a: " * 5000)[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (
+            'cluster: "a\\nb"\n',
+            "roostd.yaml:1: cluster: has a character that cannot be printed, U+000A",
+        ),
+        ('slurm: {conf: "/a\\0b"}\n', "roostd.yaml:1: slurm.conf: has a character that cannot be"),
+        ('qos: ["a", "\\e[31m"]\n', "roostd.yaml:1: qos.1: has a character that cannot be printed"),
+        ('"mod\\u202ee": off\n', r"roostd.yaml:1: mod\u202ee: has a character that cannot be"),
+    ],
+)
+def test_what_cannot_be_printed_is_refused_and_shown_on_one_line(
+    tmp_path: Path, text: str, problem: str
+) -> None:
+    (found,) = problems(tmp_path, text)
+    assert found.startswith(problem)
+    assert found.isprintable()
+
+
+def test_what_cannot_be_printed_is_refused_in_a_variable_and_a_flag_too(tmp_path: Path) -> None:
+    (found,) = problems(tmp_path, "", ROOST_CLUSTER="\x1b[31m")
+    assert found.startswith("ROOST_CLUSTER: cluster: has a character")
+    with pytest.raises(ConfigError, match=r"--set mode: mode: has a character .* U\+0000"):
+        load_config(None, {}, ["mode=a\0b"])
+
+
+def test_a_problem_is_one_line_of_a_bounded_length(tmp_path: Path) -> None:
+    (found,) = problems(tmp_path, f"mode: {'x' * 100_000}\n")
+    assert len(found) < 1_200
+    (found,) = problems(tmp_path, "mode: \x00\n")
+    assert found.startswith("roostd.yaml:1: not YAML: unacceptable character #x0000: special")
+    assert found.isprintable()
 
 
 def test_a_missing_or_unreadable_file_is_named(tmp_path: Path) -> None:

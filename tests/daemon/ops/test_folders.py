@@ -32,6 +32,17 @@ def test_a_file_in_the_way_is_named_with_its_setting(tmp_path: Path, name: str, 
         make_folders(config(tmp_path))
 
 
+@pytest.mark.parametrize("key", ["runtime_dir", "state_dir"])
+def test_a_link_to_itself_is_named_with_its_setting(tmp_path: Path, key: str) -> None:
+    loop = tmp_path / "loop"
+    loop.symlink_to(loop)
+    settings = Config.model_validate({"paths": {key: str(loop)}})
+    with pytest.raises(
+        ConfigError, match=rf"paths\.{key}: {loop}: no folder, but a file, or a link"
+    ):
+        make_folders(settings)
+
+
 def test_a_second_daemon_is_refused_until_the_first_is_done(tmp_path: Path) -> None:
     with locked(tmp_path):
         with pytest.raises(StateFolderInUse, match="another roostd is running on it"):
@@ -45,14 +56,14 @@ def test_a_second_daemon_is_refused_until_the_first_is_done(tmp_path: Path) -> N
 def test_a_runtime_folder_that_is_none_is_named_by_its_setting(tmp_path: Path) -> None:
     file = tmp_path / "run"
     file.touch()
-    with pytest.raises(ConfigError, match=r"paths\.runtime_dir: .*: Not a directory"):
+    with pytest.raises(ConfigError, match=r"paths\.runtime_dir: .*: no folder, but a file"):
         locked(file, "runtime_dir").__enter__()
 
 
 def test_a_state_folder_that_is_none_is_a_fault_of_the_configuration(tmp_path: Path) -> None:
     file = tmp_path / "state"
     file.touch()
-    with pytest.raises(ConfigError, match=r"paths\.state_dir: .*: Not a directory"):
+    with pytest.raises(ConfigError, match=r"paths\.state_dir: .*: no folder, but a file"):
         locked(file).__enter__()
 
 

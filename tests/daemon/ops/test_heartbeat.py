@@ -73,9 +73,21 @@ def test_a_stopped_daemon_leaves_no_heartbeat_and_may_stop_twice(tmp_path: Path)
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_heartbeat_that_cannot_be_removed_is_logged_and_no_more(tmp_path: Path) -> None:
+    (tmp_path / "heartbeat").mkdir()
+
+    with structlog.testing.capture_logs() as logs:
+        HeartbeatWriter(tmp_path).remove()
+
+    assert [entry["event"] for entry in logs] == ["heartbeat_not_removed"]
+
+
 @pytest.mark.parametrize(
     ("folder", "settings"),
-    [("missing", {}), (".", {"partitions": {"no name": {"mode": "enforce"}}})],
+    [
+        ("missing", {}),
+        (".", {"partitions": {f"{number:064}": {"mode": "enforce"} for number in range(99)}}),
+    ],
 )
 def test_a_heartbeat_that_cannot_be_written_is_logged_and_no_more(
     tmp_path: Path, folder: str, settings: dict[str, Any]

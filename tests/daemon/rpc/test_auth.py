@@ -15,6 +15,7 @@ from roostd.rpc.auth import (
     guard_socket,
     may_speak_for,
     node_names,
+    remove_socket,
     why_not_answered,
 )
 from roostd.rpc.errors import Context
@@ -103,6 +104,32 @@ def test_the_socket_of_a_killed_daemon_is_removed_and_a_file_is_not(tmp_path: Pa
     with pytest.raises(ConfigError, match=r"listen\.operator_socket: .*: not a socket; remove it"):
         clear_socket(path, "listen.operator_socket")
     assert path.read_text() == "precious"
+
+
+def test_a_socket_that_a_process_listens_on_stays(tmp_path: Path) -> None:
+    path = tmp_path / "operator.sock"
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen()
+        with pytest.raises(ConfigError, match=r"operator\.sock: another process listens on it"):
+            clear_socket(path, "listen.operator_socket")
+    assert path.exists()
+
+
+def test_a_path_that_leads_nowhere_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigError, match=r"listen\.admin_socket: .*: Not a directory"):
+        clear_socket(tmp_path / "file" / "admin.sock", "listen.admin_socket")
+
+
+def test_only_a_socket_is_removed_at_the_stop(tmp_path: Path) -> None:
+    ours, file, folder = tmp_path / "ours", tmp_path / "file", tmp_path / "folder"
+    make_socket(ours)
+    file.touch()
+    folder.mkdir()
+    for path in (ours, file, folder, tmp_path / "none"):
+        remove_socket(path)
+    assert sorted(tmp_path.iterdir()) == [file, folder]
 
 
 def test_owner_and_group_may_connect_and_others_may_not(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from roost_slurm.squeue import QueuedJob, parse_queue
 from roost_slurm.tres import prefix_of
 from roost_slurm.versions import parse_version, traits_of
 from roostd.config.config import Mode
-from roostd.slurm.jobs import NO_GPUS, JobReader, Unmanaged
+from roostd.slurm.jobs import NO_GPUS, NOT_SPELLED, JobReader, Unmanaged
 from roostd.slurm.request import pin_argv
 
 MIB = 1 << 20
@@ -51,6 +51,26 @@ def read_job(
 def shapes(spec: JobSpec | Unmanaged) -> list[tuple[int, int, int]]:
     assert isinstance(spec, JobSpec), spec
     return [(shape.node_count, shape.gpus_per_node, shape.cpus_per_node) for shape in spec.shapes]
+
+
+@pytest.mark.parametrize(
+    ("text", "instead"),
+    [
+        ("TresPerNode=gres:gpu:2", "TresPerNode=gpu:2"),  # scontrol update TresPerNode=gpu:2
+        ("TresPerNode=gres:gpu:2", "Comment=a\nJobId=1 a=b TresPerNode=gres:gpu:2"),
+    ],
+)
+def test_a_job_whose_record_shows_no_request_as_slurm_writes_it_is_left_to_slurm_at_once(
+    text: str, instead: str
+) -> None:
+    release = "22.05"
+    job = record(release, "gres")
+    shown = read(release, "show_job.txt")
+    assert text in shown
+    detail = parse_jobs(shown.replace(text, instead), [job.number]).get(job.number)
+    assert detail is not None
+    read_as = reader(release).read(job, detail, JobId(job.job_ids[0]))
+    assert read_as == Unmanaged(NOT_SPELLED)
 
 
 @pytest.mark.parametrize("release", RELEASES)

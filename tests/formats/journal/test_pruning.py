@@ -9,12 +9,12 @@ from tests.formats.journal.test_journal import POLICIES, head, read
 from roost_engine.domain.events import LoadSeen, Tick
 from roost_engine.domain.model import NodeName
 from roost_formats.journal.journal import Journal
-from roost_formats.journal.pruning import Limits
+from roost_formats.journal.pruning import JournalLimits
 from roost_formats.journal.records import Step
 
 
 def test_oldest_runs_go_first_when_the_file_is_too_large(tmp_path: Path) -> None:
-    journal = Journal.open(tmp_path, Limits(max_bytes=200_000))
+    journal = Journal.open(tmp_path, JournalLimits(max_bytes=200_000))
     load = np.zeros((8, 4), np.float32)
     for run in range(4):
         journal.write([head(run * 100.0)])
@@ -35,7 +35,7 @@ def test_oldest_runs_go_first_when_the_file_is_too_large(tmp_path: Path) -> None
 
 
 def test_runs_that_ended_long_ago_go(tmp_path: Path) -> None:
-    journal = Journal.open(tmp_path, Limits(max_age_s=3600.0))
+    journal = Journal.open(tmp_path, JournalLimits(max_age_s=3600.0))
     journal.write([head(0.0, epoch_s=1000.0), Step(Tick(at_s=1.0), ())])
     journal.write([head(10.0, epoch_s=1000.0), Step(Tick(at_s=11.0), ())])
 
@@ -47,7 +47,7 @@ def test_runs_that_ended_long_ago_go(tmp_path: Path) -> None:
 
 
 def test_the_names_of_policies_are_deleted_with_their_run(tmp_path: Path) -> None:
-    journal = Journal.open(tmp_path, Limits(max_age_s=1.0))
+    journal = Journal.open(tmp_path, JournalLimits(max_age_s=1.0))
     old, new = replace(head(epoch_s=0.0), policies=POLICIES), replace(head(), policies=POLICIES)
     journal.write([old, replace(new, epoch_of_zero_s=1.0)])
     while journal.prune():

@@ -12,7 +12,7 @@ from roost_engine.domain.events import Tick
 from roost_engine.engine import EngineConfig
 from roost_formats.journal.codec import encode
 from roost_formats.journal.journal import FILE_NAME, Journal
-from roost_formats.journal.pruning import Limits
+from roost_formats.journal.pruning import JournalLimits
 from roost_formats.journal.reader import JournalReader
 from roost_formats.journal.records import RunHead, Step
 
@@ -100,7 +100,7 @@ def test_a_daemon_that_starts_meanwhile_changes_nothing_of_what_is_read(closed: 
 
 
 def test_a_run_that_the_daemon_deletes_meanwhile_is_named(tmp_path: Path) -> None:
-    journal = Journal.open(tmp_path, Limits(max_age_s=1.0))
+    journal = Journal.open(tmp_path, JournalLimits(max_age_s=1.0))
     journal.write([HEAD, *ticks(MANY)])
     journal.write([HEAD, *ticks(1)])
     reader = JournalReader(tmp_path)

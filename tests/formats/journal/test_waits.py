@@ -16,7 +16,7 @@ from roost_engine.testing.builders import job
 from roost_formats.journal import waits
 from roost_formats.journal.codec import decode, encode
 from roost_formats.journal.journal import FILE_NAME, Journal
-from roost_formats.journal.pruning import Limits
+from roost_formats.journal.pruning import JournalLimits
 from roost_formats.journal.records import EVENT, Step
 
 ONE, TWO = JobId("1"), JobId("2")
@@ -55,7 +55,7 @@ def test_the_newest_waits_are_remembered_and_the_others_are_deleted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(waits, "REMEMBERED_WAITS", 2)
-    with closing(Journal.open(tmp_path, Limits(max_age_s=0.0))) as journal:
+    with closing(Journal.open(tmp_path, JournalLimits(max_age_s=0.0))) as journal:
         journal.write([head(epoch_s=0.0)])
         journal.write([step(float(n), (JobId(str(n)), WAIT)) for n in range(4)])
         assert sorted(journal.waits()) == ["2", "3"]

@@ -21,7 +21,7 @@ from roost_formats.models.manifest import Manifest, manifest_path
 from roost_formats.models.score import (
     BUILTIN_MODEL,
     GRAPH_MODEL,
-    OnnxGraph,
+    OnnxGraphModel,
     load_onnx_graph,
     load_score_policy,
 )
@@ -79,7 +79,7 @@ def test_it_places_jobs_of_every_size() -> None:
 
 
 def test_levels_that_are_not_asked_about_have_no_items() -> None:
-    model = OnnxGraph(load_model(GRAPH_MODEL, GRAPH.kind, lambda: 0.0))
+    model = OnnxGraphModel(load_model(GRAPH_MODEL, GRAPH.kind, lambda: 0.0))
     rows = np.full((3, len(names.POD_COLUMNS)), 0.5, dtype=np.float32)
     rest = np.zeros((3, names.HIDDEN), dtype=np.float32)
     answer = model.ask(batch_of({names.PODS: rows, names.POD_REST: rest}))

@@ -59,7 +59,7 @@ class GittinsIndex:
         return -self._index(int(job.attained_gpu_s(at_s) // self.quantum_gpu_s)), job.spec.submit_s
 
     def next_change(self, running: Sequence[JobRecord], at_s: float) -> float:
-        """When the first of the running jobs completes its present quantum."""
+        """Return when the first of the running jobs completes its present quantum."""
         return min((self._quantum_end_s(job, at_s) for job in running), default=inf)
 
     def _quantum_end_s(self, job: JobRecord, at_s: float) -> float:

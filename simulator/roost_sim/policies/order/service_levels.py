@@ -31,7 +31,7 @@ class ServiceLevels:
         return bisect_right(self.limits_gpu_s, job.attained_gpu_s(at_s)), job.spec.submit_s
 
     def next_change(self, running: Sequence[JobRecord], at_s: float) -> float:
-        """When the first of the running jobs enters the next queue."""
+        """Return when the first of the running jobs enters the next queue."""
         return min((self._level_end_s(job, at_s) for job in running), default=inf)
 
     def _level_end_s(self, job: JobRecord, at_s: float) -> float:

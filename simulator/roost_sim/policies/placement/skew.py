@@ -25,7 +25,7 @@ _TOGETHER = ShapeByShape()
 
 
 def is_skewed(family: str) -> bool:
-    """Whether a model must be consolidated; False for a model of unknown size."""
+    """Return whether a model must be consolidated; False for a model of unknown size."""
     size = size_of(family)
     return size is not None and size.skew_frac > SKEW_LIMIT_FRAC
 

@@ -1,4 +1,4 @@
-"""A slot: a GPU of a node, and a seat on it. A GPU has two seats, so at most two jobs share it.
+"""A seat on a GPU of a node. A GPU has two seats, so at most two jobs share it.
 
 Slurm has an entry of its own for each: type `g3` is the first seat of GPU 3, `s3` the second. A job
 that shares nothing is on the first seat and holds the whole GPU. What jobs hold is a NodeShare, in
@@ -13,7 +13,7 @@ from roost_engine.domain.model import NodeName, NodeShare
 FIRST, SECOND = 0, 1
 
 
-class Slot(NamedTuple):
+class GpuSeat(NamedTuple):
     """One seat of one GPU."""
 
     node: NodeName
@@ -21,7 +21,7 @@ class Slot(NamedTuple):
     seat: int
 
     @property
-    def other(self) -> "Slot":
+    def other(self) -> "GpuSeat":
         """The other seat of the GPU."""
         return self._replace(seat=other_seat(self.seat))
 
@@ -31,19 +31,19 @@ def other_seat(seat: int) -> int:
     return SECOND if seat == FIRST else FIRST
 
 
-def slots_of(shares: Iterable[NodeShare]) -> Iterator[Slot]:
-    """Yield the slots that a job holds."""
+def gpu_seats_of(shares: Iterable[NodeShare]) -> Iterator[GpuSeat]:
+    """Yield the seats that a job holds."""
     for share in shares:
         for gpu in share.gpu_indices:
-            yield Slot(share.node, gpu, share.seat)
+            yield GpuSeat(share.node, gpu, share.seat)
 
 
-def is_any_taken(slots: Iterable[Slot], taken: Collection[Slot], *, may_share: bool) -> bool:
-    """Return whether a job cannot have some slots: its own are taken, or those beside them.
+def is_any_taken(seats: Iterable[GpuSeat], taken: Collection[GpuSeat], *, may_share: bool) -> bool:
+    """Return whether a job cannot have some seats: they are taken, or those beside them.
 
     Args:
-        slots: that the job would have.
+        seats: that the job would have.
         taken: by another job.
         may_share: whether the two may share GPUs; if not, the other seats count too.
     """
-    return any(slot in taken or (not may_share and slot.other in taken) for slot in slots)
+    return any(seat in taken or (not may_share and seat.other in taken) for seat in seats)
