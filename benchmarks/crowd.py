@@ -1,7 +1,7 @@
 """What a crowd of waiting jobs costs the thread that decides, task by task, without Slurm itself.
 
 Each figure is the CPU time of one run of a task: a dump of the queue and its second reading when
-one line has changed, a look of the daemon, the renewal of all leases while thousands of jobs were
+one line has changed, a poll of the daemon, the renewal of all leases while thousands of jobs were
 released, the answer to GetStatus, the turn of a reload, and the list of jobs that `roostctl jobs`
 shows.
 """
@@ -170,7 +170,7 @@ class Crowd:
             self.recorder,
             self.metrics,
             self._emit,
-            lambda: None,
+            lambda job_id: None,
             lambda: None,
             4,
         )

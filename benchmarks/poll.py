@@ -1,6 +1,6 @@
-"""What a look at Slurm's queue costs roostd, by the number of waiting jobs: without squeue itself.
+"""What a poll of Slurm's queue costs roostd, by the number of waiting jobs: without squeue itself.
 
-The first look reads every job; a later one reads only jobs that have changed. The site has limits,
+The first poll reads every job; a later one reads only jobs that have changed. The site has limits,
 so each job's quotas are computed too.
 """
 
@@ -36,7 +36,7 @@ GPU_COUNTS = (1, 2, 4, 8)
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--jobs", type=int, default=10_000, help="waiting jobs")
-    parser.add_argument("--repeats", type=int, default=7, help="of each look")
+    parser.add_argument("--repeats", type=int, default=7, help="of each poll")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     snapshot = asyncio.run(waiting(options.jobs))

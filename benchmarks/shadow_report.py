@@ -35,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             time.sleep(rng.random() / 2)
         for job_id in job_ids:
             stack.slurm.wait_for_state(job_id, "COMPLETED", timeout_s=300.0)
-        time.sleep(5.0)  # roostd looks at the queue every 2 s
+        time.sleep(5.0)  # roostd polls the queue every 2 s
         command = [sys.executable, "-m", "roostctl.main", "report"]
         journal = str(stack.folder / "state")
         env = stack.slurm.env | {"COLUMNS": str(options.columns)}

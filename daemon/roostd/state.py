@@ -107,6 +107,9 @@ class DaemonState:
         owner_fault: why another roostd steers the cluster; empty: none does.
         held_back_count: waiting jobs that one of Slurm's own rules holds back.
         settle_until_s: engine time before which each requeued job that waits must not start.
+        avoided_nodes: by job, nodes where Slurm has not started it in time, and engine time until
+            which it is not placed there.
+        unsure_nodes: the nodes of which it is not known which GPUs reservations close now.
         comments: what users state about their jobs in `--comment`, for jobs with such a comment.
         earlier_decisions: the placements that engines before the present one decided, from the
             journal.
@@ -157,6 +160,8 @@ class DaemonState:
     owner_fault: str = ""
     held_back_count: int = 0
     settle_until_s: Mapping[JobId, float] = field(default_factory=dict)
+    avoided_nodes: dict[JobId, tuple[frozenset[NodeName], float]] = field(default_factory=dict)
+    unsure_nodes: frozenset[NodeName] = frozenset()
     comments: dict[JobId, JobComment] = field(default_factory=dict)
     earlier_decisions: dict[JobId, Place] = field(default_factory=dict)
     earlier_waits: dict[JobId, WaitSoFar] = field(default_factory=dict)
@@ -187,6 +192,13 @@ class DaemonState:
             return self.slurm_fault
         waits_s = self.clock.now_s() - self.slurm_asked_s
         return f"no answer for {waits_s:.0f} s" if waits_s > SLOW_ANSWER_S else ""
+
+    def avoided_at(self, at_s: float) -> Mapping[JobId, frozenset[NodeName]]:
+        """Return the nodes on which waiting jobs are not placed for now; drop those of before."""
+        avoided = self.avoided_nodes
+        for job_id in [job_id for job_id, (_, until_s) in avoided.items() if until_s <= at_s]:
+            del avoided[job_id]
+        return {job_id: nodes for job_id, (nodes, _) in avoided.items()}
 
     def note_start(self, job_id: JobId, shares: tuple[NodeShare, ...], *, resumes: bool) -> bool:
         """Store what a job got at the start of its run.

@@ -39,7 +39,7 @@ from roost_engine.domain.events import (
     TimerPinned,
     TopologySeen,
 )
-from roost_engine.domain.model import JobId, JobSpec
+from roost_engine.domain.model import JobId, JobSpec, NodeName
 from roost_engine.job_record import JobRecord, KnownJob
 from roost_engine.placement.candidates import Candidates
 from roost_engine.plugins.plugins import Policies
@@ -60,6 +60,7 @@ from roost_engine.reservations.released_preemptors import ReleasedPreemptors
 from roost_engine.reservations.standing_pins import StandingPins
 from roost_engine.scoring.scorer import Scorer
 from roost_engine.sharing.seating import Seating
+from roost_engine.table.displaced import displaced_by, lost_with
 from roost_engine.table.invariants import check_invariants
 from roost_engine.table.job_table import JobTable
 from roost_engine.table.wait_reports import report_group
@@ -287,9 +288,11 @@ class Engine:
                 is_pinned_to = self._standing.is_pinned_to(event.node.name)
                 if self.cluster.apply_node(event.node) or is_pinned_to:
                     self._table.queue.recall_all()
+                self._lose(event.node.name, event.at_s, actions)
             case NodeLost():
                 self.cluster.remove_node(event.name)
                 self._table.queue.recall_all()
+                self._lose(event.name, event.at_s, actions)
             case TopologySeen():
                 self.cluster.apply_topology(event.name, event.links, event.gpu_uuids)
             case GpuHealthChanged():
@@ -312,13 +315,26 @@ class Engine:
                 assert_never(event)
 
     def _start(self, event: JobStarted, actions: list[Action]) -> None:
-        started = self._table.start(event)
+        table = self._table
+        started = table.start(event)
         if started is not None and not self._preempt.stops_none:
             self._preemption.grant_lease(event.job_id, started, event.at_s)
-        if self._table.placing:
-            self._table.displace(event, actions)
+        if table.placing:
+            displaced = displaced_by(event, table.placing, table.jobs, self.cluster)
+            reason = f"job {event.job_id} has started on its GPUs"
+            table.place_again(displaced, reason, event.at_s, actions)
         if self._standing.is_on:
             self._standing.note_start()
+
+    def _lose(self, name: NodeName, at_s: float, actions: list[Action]) -> None:
+        """Place jobs again whose node was lost before they have started.
+
+        A broken GPU takes back no placement: Slurm starts the job there within a second.
+        """
+        table = self._table
+        if table.placing:
+            lost = lost_with(name, table.placing, table.jobs, self.cluster)
+            table.place_again(lost, f"Slurm starts no job on {name} now", at_s, actions)
 
     def nodes_for(self, job: JobSpec) -> NodeSet:
         """Return the nodes that a job may have: those of its agent, or every node."""

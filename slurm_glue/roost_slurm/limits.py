@@ -24,7 +24,7 @@ LONGEST_COMMENT = 4_096
 # A node's CPUs, a node's GPUs or an array's tasks; Slurm itself ends arrays at 4,000,001 tasks.
 MOST_INDICES = 1 << 20
 
-# squeue prints a line for each task of an array, and roostd reads every line at each look: 20,000
+# squeue prints a line for each task of an array, and roostd reads every line at each poll: 20,000
 # take half a second. Slurm's default is 1,001 tasks (MaxArraySize).
 MOST_TASKS = 20_000
 

@@ -53,7 +53,7 @@ class Stamp:
 def parse_stamp(admin_comment: str) -> Stamp | None:
     """Read an admin comment; None when it is not Roost's lease. Unknown words are ignored.
 
-    Advice is ignored too: it is free text for people. The result is cached: each look at the queue
+    Advice is ignored too: it is free text for people. The result is cached: each poll of the queue
     reads the same comments again.
     """
     first, *words = admin_comment.partition(f" {ADVICE} ")[0].split(" ")

@@ -48,6 +48,7 @@ WORDS = {
     r"goes on|go on|went on|going on": "continues",
     r"hangs? on": "depends on",
     r"anew": "again",
+    r"(?:an?|each|every|the (?:first|last|next)) looks?(?! at|-)": "poll",
     r"quiet(?:er|est)?(?! places?)": "idle, without telemetry; a quiet place: see the glossary",
 }
 ANY = re.compile(rf"\b(?:{'|'.join(WORDS)})\b")  # quick; case is folded before

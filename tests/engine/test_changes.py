@@ -5,6 +5,7 @@ from tests.engine.conftest import HarnessFactory
 from tests.engine.engine_questions import change, decision, fault, withdraw
 
 from roost_engine.domain.events import (
+    Event,
     JobQueued,
     NodeLost,
     NodeSeen,
@@ -138,6 +139,35 @@ def test_a_drained_node_gets_no_jobs_and_keeps_its_own(make_harness: HarnessFact
     harness.feed(NodeSeen(at_s=1.0, node=node("a", usable=False)))
     assert "2" in waits(harness.queue(job("2")))
     assert harness.state("1") is JobState.RUNNING
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        pytest.param(NodeSeen(at_s=1.0, node=node("a", usable=False)), id="drained"),
+        pytest.param(NodeSeen(at_s=1.0, node=node("a", 4)), id="with fewer GPUs"),
+        pytest.param(NodeLost(at_s=1.0, name=NodeName("a")), id="removed"),
+    ],
+)
+def test_a_job_whose_node_is_lost_before_it_has_started_is_placed_again_at_once(
+    make_harness: HarnessFactory, event: Event
+) -> None:
+    harness = make_harness([node("a"), node("b")], bridges())
+    assert placed(harness.queue(job("1", gpus=8)))["1"].nodes == ("a",)
+    assert placed(harness.feed(event))["1"].nodes == ("b",)
+    harness.start()
+    assert harness.gpus("1") == tuple(f"b:{gpu}" for gpu in range(8))
+
+
+def test_a_job_that_has_started_where_it_was_placed_first_runs_there(
+    make_harness: HarnessFactory,
+) -> None:
+    harness = make_harness([node("a"), node("b")], bridges())
+    harness.queue(job("1", gpus=8))
+    harness.feed(NodeSeen(at_s=1.0, node=node("a", usable=False)))
+    harness.start_elsewhere("1", share("a", *range(8)))
+    assert harness.state("1") is JobState.RUNNING
+    assert harness.engine.cluster.free_count() == 8
 
 
 def test_a_lost_node_keeps_its_jobs_until_they_end(make_harness: HarnessFactory) -> None:

@@ -112,6 +112,18 @@ def test_prefers_the_less_loaded_of_equal_placements(make_harness: HarnessFactor
     assert harness.placement("1").nodes == ("b",)
 
 
+def test_a_probe_that_calls_allocated_gpus_idle_frees_none(make_harness: HarnessFactory) -> None:
+    harness = make_harness([node("a")], bridges())
+    harness.run(job("1", gpus=6))
+    free = [gpu for gpu in range(8) if f"a:{gpu}" not in harness.gpus("1")]
+    load = np.zeros((8, 4), dtype=np.float32)
+    load[free] = 1.0
+    harness.feed(LoadSeen(at_s=1.0, name=NodeName("a"), load=load))
+    harness.queue(job("2", gpus=2))
+    assert harness.gpus("2") == tuple(f"a:{gpu}" for gpu in free)
+    assert "3" in waits(harness.queue(job("3")))
+
+
 # -- waiting -----------------------------------------------------------------------------------
 
 

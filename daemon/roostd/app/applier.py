@@ -19,11 +19,13 @@ from roostd.app.lease_renewal import LeaseRenewal
 from roostd.app.old_credentials import OldCredentials
 from roostd.app.recorder import Recorder
 from roostd.app.slurm_refusals import logged
+from roostd.app.unstarted_pins import UnstartedPins
 from roostd.app.wait_reasons import WaitReasons
 from roostd.config.config import Mode
 from roostd.ops import failpoint
 from roostd.ops.metrics import Metrics
 from roostd.slurm.port import JobNotWaiting, NodeClosed, SlurmPort
+from roostd.slurm.request import without_gpus
 from roostd.state import DaemonState
 
 _log = structlog.get_logger(__name__)
@@ -40,7 +42,8 @@ class Applier:
         recorder: the journal.
         metrics: counts.
         emit: takes PlacementRefused and PreemptionRefused events.
-        poll: schedules polls of the queue; called after Slurm was asked to start or stop a job.
+        poll: schedules polls of the queue; called after Slurm was asked to start a job, or to do
+            anything else: None.
         poll_nodes: has the nodes read again; called where a chosen node is closed by now.
         concurrent_count: jobs that are worked on at the same time.
     """
@@ -52,7 +55,7 @@ class Applier:
         recorder: Recorder,
         metrics: Metrics,
         emit: Callable[[Event], None],
-        poll: Callable[[], None],
+        poll: Callable[[JobId | None], None],
         poll_nodes: Callable[[], None],
         concurrent_count: int,
     ) -> None:
@@ -65,6 +68,7 @@ class Applier:
         self._eligible: set[JobId] = set()  # wait in Slurm by a standing pin, without a lease
         self._undecided: set[JobId] = set()  # pinned by an earlier daemon; until the first renewal
         self._late_pins = LatePins(state, self._pinned)
+        self._unstarted = UnstartedPins(state)
         self._reasons = WaitReasons(state)
         self._credentials = OldCredentials(state)
         self._released: set[JobId] = set()  # by a LetGo of the engine
@@ -125,6 +129,7 @@ class Applier:
         self._reasons.forget(job_id)
         self._pinned.pop(job_id, None)
         self._late_pins.forget(job_id)
+        self._unstarted.forget(job_id)
         self._eligible.discard(job_id)
         self._released.discard(job_id)
         self._leases.forget(job_id)
@@ -266,16 +271,18 @@ class Applier:
             return
         is_waiting_there = action.job_id in self._eligible
         if is_waiting_there and self._pinned.get(action.job_id) == action.placement:
-            self._poll()  # Slurm starts it by itself
+            self._unstarted.note_pin(action)
+            self._poll(action.job_id)  # Slurm starts it by itself
             return
         if late := self._late_pins.beside(action.job_id, action.placement):
             why = f"job {late[0]} may start on the other seat of its GPUs"
             self._refuse(action.job_id, "refused", why)
-            self._poll()
+            self._poll(action.job_id)
             return
         if await self._ask_for(action.job_id, action.placement, "pinned"):
+            self._unstarted.note_pin(action)
             failpoint.reach("after_pin")
-        self._poll()
+        self._poll(action.job_id)
 
     async def _pin_standing(self, action: PinStanding, ticket: int) -> None:
         """Let a job wait in Slurm for GPUs that other jobs hold."""
@@ -285,7 +292,7 @@ class Applier:
             return
         if await self._ask_for(action.job_id, action.placement, "standing"):
             self._eligible.add(action.job_id)
-        self._poll()
+        self._poll(action.job_id)
 
     def _standing_pin(self, job_id: JobId) -> StandingPin | None:
         record = self._record(job_id)
@@ -297,9 +304,13 @@ class Applier:
         lease_s = round(self._state.config.slurm.lease_s)
         is_eligible = job_id in self._eligible
         self._leases.note_short(job_id)
+        asked = self._without_unsure_gpus(job_id, placement)
         try:
             with self._late_pins.asking(job_id, placement):
-                await self._slurm.pin(job_id, placement, lease_s=lease_s, is_eligible=is_eligible)
+                if asked is not placement and job_id in self._pinned:
+                    await self._slurm.unpin(job_id, lease_s)  # a pin to nodes would keep the types
+                    is_eligible = False
+                await self._slurm.pin(job_id, asked, lease_s=lease_s, is_eligible=is_eligible)
         except SlurmError as error:
             outcome = "gone" if isinstance(error, JobNotWaiting) else "refused"
             if isinstance(error, NodeClosed):
@@ -311,6 +322,17 @@ class Applier:
         self._metrics.pin_s.observe(time.perf_counter() - began_s)
         _log.info("job_pinned", job_id=job_id, standing=outcome == "standing")
         return True
+
+    def _without_unsure_gpus(self, job_id: JobId, placement: Placement) -> Placement:
+        """Return what to ask for: nodes alone, where any of their GPUs may be reserved.
+
+        Slurm then keeps the job off these GPUs, which it does not do for exact ones.
+        """
+        if self._state.unsure_nodes.isdisjoint(placement.nodes):
+            return placement
+        if not placement.is_exact or self._state.engine.record(job_id).spec.shares_gpus:
+            return placement
+        return without_gpus(placement)
 
     def _refuse(self, job_id: JobId, outcome: str, why: str) -> None:
         self._metrics.pins.labels(outcome).inc()
@@ -342,6 +364,7 @@ class Applier:
                 self._pinned.pop(job_id, None)
                 raise
             self._pinned.pop(job_id, None)
+            self._unstarted.note_unpin(job_id)
             _log.warning("job_unpinned", job_id=job_id, slurm_reason=reason)
 
     async def _preempt(self, action: Preempt, ticket: int) -> None:
@@ -360,7 +383,7 @@ class Applier:
         else:
             self._metrics.preemptions.labels("stopped").inc()
             _log.info("job_stopped", job_id=action.job_id, for_job=action.for_job)
-        self._poll()
+        self._poll(None)
 
     def _is_stop_wanted(self, job_id: JobId) -> bool:
         """Whether the engine still wants the job stopped: it may have dropped that plan."""

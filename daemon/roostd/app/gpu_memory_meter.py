@@ -1,7 +1,7 @@
 """Learns how much GPU memory kinds of jobs use, from the probes' samples; for jobs that share GPUs.
 
 Every half minute it looks at the jobs that run. Memory is known of GPUs, not of jobs: a run that
-shared a GPU, or had one whose probe was silent at a look, teaches nothing. Nor does one that was
+shared a GPU, or had one whose probe was silent at a poll, teaches nothing. Nor does one that was
 seen twice only: its use may not have come to its highest. What was learned is stored in the state
 folder, every five minutes in which a job ended and when the daemon stops.
 """
@@ -32,7 +32,7 @@ class _Run:
 
     Attributes:
         peak_bytes: the highest use of any of its GPUs so far.
-        is_known: whether every look found the use of all of its GPUs, and the job alone there.
+        is_known: whether every poll found the use of all of its GPUs, and the job alone there.
     """
 
     user_id: int

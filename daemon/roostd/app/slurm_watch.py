@@ -14,9 +14,10 @@ from roost_engine.domain.events import Event, NodeLost, QuotasSeen, SharesSeen
 from roost_engine.domain.model import JobId, JobSpec
 from roost_slurm.assoc_mgr import AssocMgr
 from roost_slurm.scontrol import JobDetail
-from roost_slurm.spool import SpoolReader, Submitted
+from roost_slurm.spool import SpoolReader
 from roost_slurm.squeue import QueuedJob
 from roost_slurm.versions import UnknownVersion, traits_of
+from roostd.app.awaited_changes import AwaitedChanges
 from roostd.app.earlier_waits import since_submission
 from roostd.app.job_readings import job_reader, settings_of_reads
 from roostd.app.leased_jobs import LeasedJobs
@@ -38,8 +39,6 @@ from roostd.state import SLOW_ANSWER_S, DaemonState
 
 _log = structlog.get_logger(__name__)
 
-_POLLS_AFTER_PIN_S = (0.1, 0.4, 1.0, 2.5, 5.0)
-_POLLS_AFTER_CHANGE_S = (0.0, 0.5)
 SPOOL_FILE = "events"
 _LONG_QUEUE = 300  # jobs: reading them takes about 5 ms
 
@@ -97,6 +96,7 @@ class SlurmWatch:
         self._leased = LeasedJobs(state, release, adopt)
         self._operator_view = OperatorView(state)
         self._schedule = PollSchedule()
+        self._awaited = AwaitedChanges(self._schedule)
         self._spool_folder = spool_folder
         self._spool = SpoolReader(spool_folder / SPOOL_FILE)
         self._view = QueueView()
@@ -160,9 +160,9 @@ class SlurmWatch:
             yield replace(self._shares, at_s=at_s)
         yield from diff(QueueView(), self._view, at_s)
 
-    def poll(self) -> None:
-        """Schedule a few polls soon: Slurm was asked to start or stop a job."""
-        self._schedule.add(_POLLS_AFTER_PIN_S)
+    def poll(self, job_id: JobId | None = None) -> None:
+        """Schedule a few polls soon, until a job has started if one is given."""
+        self._awaited.await_start(job_id)
 
     def follow_wall_clock(self) -> None:
         """Read the queue again, now, if the wall clock was set: begin times are wall clock times.
@@ -227,11 +227,7 @@ class SlurmWatch:
                 continue
             if drained.refused_count:
                 _log.warning("spool_lines_refused", count=drained.refused_count)
-            submitted_count = sum(isinstance(event, Submitted) for event in drained.events)
-            if submitted_count:
-                self._schedule.add_submissions(submitted_count)
-            elif drained.events:
-                self._schedule.add(_POLLS_AFTER_CHANGE_S)
+            self._awaited.note(drained.events)
 
     async def _poll_once(self, with_nodes: bool) -> None:
         began_s = time.monotonic()
@@ -266,6 +262,7 @@ class SlurmWatch:
         if with_nodes or not self._nodes.nodes:
             await self._poll_nodes()
         self.follow_wall_clock()
+        asked_s = time.monotonic()
         is_first, self._snapshot = not self._snapshot.at_epoch_s, await self._slurm.queue()
         rules = self._nodes.added_to(await self._slurm.rules())
         self._note_priorities(rules, is_first)
@@ -275,6 +272,7 @@ class SlurmWatch:
             handed_over=self._handed_over,
             let_go_reasons=self._state.let_go_reasons,
             priorities=self._priorities,
+            avoided=self._state.avoided_at(self._state.clock.now_s()),
             outside=nodes_outside(self._state.config.listed_nodes(), self._nodes.specs.values()),
         )
         assert self._reader is not None
@@ -283,6 +281,7 @@ class SlurmWatch:
             self._leased.find_pins(self._snapshot)
         await asyncio.sleep(0)
         look = await self._read_beside(self._reader, at_s)
+        self._awaited.see(self._snapshot.jobs, look.view, asked_s)
         # Before the starts: for a moment the amounts of jobs that have started count twice.
         before_quotas, self._quotas = self._quotas, self._quotas_seen(at_s)
         if self._quotas != replace(before_quotas, at_s=at_s):
@@ -351,8 +350,11 @@ class SlurmWatch:
         )
 
     def _show(self, look: "_Look") -> None:
-        """Update the daemon's state from a look."""
+        """Update the daemon's state from a poll."""
         before, self._view = self._view, look.view
+        if any(gpus.polls for gpus in look.view.reserved.values()):
+            self._schedule.add((0.0,))  # it shows what was free for a new reservation
+        self._state.unsure_nodes = look.view.unsure_nodes
         self._note_hand_overs(before)
         self._operator_view.show(look.shown)
         held_back = self._view.held_back.jobs.keys() & self._view.blocked.keys()

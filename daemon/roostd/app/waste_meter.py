@@ -1,7 +1,7 @@
 """Counts the GPU-hours that bring nothing, by day and user; docs/waste.md says what counts.
 
 Every running job and every node is looked at once a minute, a part of them in each poll. What is
-seen then counts for the time since the last look, three minutes at most: a daemon that was stopped
+seen then counts for the time since the last poll, three minutes at most: a daemon that was stopped
 or suspended meanwhile has not seen that time. The sums are stored in the state folder, every five
 minutes and when the daemon stops.
 """
@@ -32,7 +32,7 @@ from roostd.telemetry.waste import (
 _log = structlog.get_logger(__name__)
 
 IDLE_SM_FRAC = 0.05  # below: the GPU is idle
-IDLE_AFTER_S = 300.0  # idle at every look for so long
+IDLE_AFTER_S = 300.0  # idle at every poll for so long
 LEAST_MEMORY_BYTES = 1 << 30  # with less, no job starts on a node
 _LONGEST_S = 180.0
 _STORE_EVERY_S = 300.0

@@ -1,6 +1,5 @@
 """The Admin service: changes by administrators, who are the users that can open its socket."""
 
-import pwd
 from collections.abc import Awaitable, Callable
 from math import isfinite
 
@@ -14,7 +13,7 @@ from roost_proto.v1 import operator_pb2_grpc as pb_grpc
 from roostd.ops import audit
 from roostd.rpc import timers
 from roostd.rpc.errors import Context, NoTimers
-from roostd.rpc.socket_front import caller_of
+from roostd.rpc.socket_front import facts_of_caller
 from roostd.state import DaemonState
 
 _log = structlog.get_logger(__name__)
@@ -56,24 +55,14 @@ class AdminService(pb_grpc.AdminServicer):
             raise NoTimers(f"gate.kind is {kind}: only the delay gate has timers to set")
         was_s = self._state.engine.policies.timers.pinned_s(str(known))
         action = "unpin_timer" if pinned_s is None else "pin_timer"
-        caller = caller_of(context.peer())
         facts = {
             "timer": str(known),
             "pinned_s": pinned_s,
             "was_s": was_s,
-            "uid": caller and caller.uid,
-            "user": caller and _user(caller.uid),
-            "pid": caller and caller.pid,
+            **facts_of_caller(context.peer()),
         }
         digest = audit.append(self._state.config.paths.state_dir, action, by, **facts)
         _log.info(action, by=by, **facts, chain=digest)
         at_s = self._state.clock.now_s()
         await self._report(TimerPinned(at_s=at_s, timer=str(known), pinned_s=pinned_s))
         return timers.one(self._state, known)
-
-
-def _user(uid: int) -> str | None:
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return None

@@ -24,7 +24,7 @@ from roostd.rpc.errors import Context
 
 _log = structlog.get_logger(__name__)
 
-CHECK_S = 2.0  # how old what is known of the files may be; a look at one costs microseconds
+CHECK_S = 2.0  # how old what is known of the files may be; checking one costs microseconds
 _FINGERPRINT = re.compile(r"[0-9a-f]{64}")
 _Stamp: TypeAlias = tuple[tuple[int, int, int] | None, ...]
 

@@ -1,6 +1,5 @@
 """The ModeAdmin service: administrators change a partition's mode. See mode.proto."""
 
-import pwd
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
@@ -11,7 +10,7 @@ from roost_proto.v1 import mode_pb2_grpc as pb_grpc
 from roostd.config.config import Mode
 from roostd.rpc.convert import MODES
 from roostd.rpc.errors import Context
-from roostd.rpc.socket_front import caller_of
+from roostd.rpc.socket_front import facts_of_caller
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,22 +50,12 @@ class ModeAdminService(pb_grpc.ModeAdminServicer):
         mode = next((mode for mode, number in MODES.items() if number == request.mode), None)
         if mode is None:
             raise ConfigError([f"no mode {request.mode}; want off, shadow, advise or enforce"])
-        made = self._desk.set_mode(request.partition, mode, request.by, _caller(context))
+        made = self._desk.set_mode(
+            request.partition, mode, request.by, facts_of_caller(context.peer())
+        )
         return pb.SetModeResponse(
             partition=made.partition,
             mode=MODES[made.mode],
             was=MODES[made.was],
             configured=MODES[made.configured],
         )
-
-
-def _caller(context: Context) -> dict[str, object]:
-    """Return who calls, as the kernel knows it, for the audit log."""
-    caller = caller_of(context.peer())
-    if caller is None:
-        return {}
-    try:
-        user = pwd.getpwuid(caller.uid).pw_name
-    except KeyError:
-        user = None
-    return {"uid": caller.uid, "user": user, "pid": caller.pid}

@@ -1,6 +1,5 @@
 """The services about policies: questions for operators, changes for administrators."""
 
-import pwd
 from collections.abc import Mapping
 from math import isfinite
 from typing import Protocol
@@ -17,7 +16,7 @@ from roostd.config.config import Config
 from roostd.config.policy_names import PolicyName, known_policies, policy_of
 from roostd.ops.promotions import Promotion, Rollback, StoredEvaluation
 from roostd.rpc.errors import Context
-from roostd.rpc.socket_front import caller_of
+from roostd.rpc.socket_front import facts_of_caller
 from roostd.state import DaemonState
 
 _LONGEST_S = 366 * 86_400.0
@@ -130,7 +129,7 @@ class PolicyAdminService(pb_grpc.PolicyAdminServicer):
 
     async def Shadow(self, request: pb.ShadowRequest, context: Context) -> pb.ShowPoliciesResponse:
         """See policy.proto."""
-        self._desk.shadow(request.name, request.by, _caller(context))
+        self._desk.shadow(request.name, request.by, facts_of_caller(context.peer()))
         return shown(self._state, self._desk)
 
     async def Evaluate(self, request: pb.EvaluateRequest, context: Context) -> pb.PolicyEvaluation:
@@ -138,7 +137,7 @@ class PolicyAdminService(pb_grpc.PolicyAdminServicer):
         if not (isfinite(request.last_s) and 0.0 <= request.last_s <= _LONGEST_S):
             raise UnknownPolicy(f"want a window of 0 to {_LONGEST_S:.0f} s")
         stored = await self._desk.evaluate(
-            request.name, request.by, request.last_s, _caller(context)
+            request.name, request.by, request.last_s, facts_of_caller(context.peer())
         )
         return _evaluation(stored)
 
@@ -152,7 +151,7 @@ class PolicyAdminService(pb_grpc.PolicyAdminServicer):
         self._desk.promote(
             request.name,
             request.by,
-            _caller(context),
+            facts_of_caller(context.peer()),
             share_frac=share or 1.0,
             force=request.force,
         )
@@ -162,7 +161,7 @@ class PolicyAdminService(pb_grpc.PolicyAdminServicer):
         self, request: pb.RollbackRequest, context: Context
     ) -> pb.ShowPoliciesResponse:
         """See policy.proto."""
-        self._desk.roll_back(_slot(request.slot), request.by, _caller(context))
+        self._desk.roll_back(_slot(request.slot), request.by, facts_of_caller(context.peer()))
         return shown(self._state, self._desk)
 
 
@@ -303,15 +302,3 @@ def _is_same(one: PolicyName, other: PolicyName) -> bool:
     if one.path or other.path:
         return one.path == other.path and one.slot is other.slot
     return str(one) == str(other)
-
-
-def _caller(context: Context) -> dict[str, object]:
-    """Return who calls, as the kernel knows it, for the audit log."""
-    caller = caller_of(context.peer())
-    if caller is None:
-        return {}
-    try:
-        user = pwd.getpwuid(caller.uid).pw_name
-    except KeyError:
-        user = None
-    return {"uid": caller.uid, "user": user, "pid": caller.pid}

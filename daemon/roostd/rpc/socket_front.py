@@ -9,6 +9,7 @@ connection, which gRPC gives as the caller's name, carries the user id.
 import asyncio
 import contextlib
 import os
+import pwd
 import re
 import secrets
 import socket
@@ -55,6 +56,18 @@ def caller_of(peer: str) -> Caller | None:
     """Return the caller that gRPC's name of a connection carries; None: it came another way."""
     match = _NAME.fullmatch(peer)
     return Caller(int(match[2]), int(match[3])) if match else None
+
+
+def facts_of_caller(peer: str) -> dict[str, object]:
+    """Return the caller's user and process for the audit log; {}: it came another way."""
+    caller = caller_of(peer)
+    if caller is None:
+        return {}
+    try:
+        user = pwd.getpwuid(caller.uid).pw_name
+    except KeyError:
+        user = None
+    return {"uid": caller.uid, "user": user, "pid": caller.pid}
 
 
 class SocketFront:

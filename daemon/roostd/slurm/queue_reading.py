@@ -28,10 +28,11 @@ from roostd.slurm.queue_view import (
     is_next_life,
 )
 from roostd.slurm.request import shares_of
-from roostd.slurm.reserved_gpus import ReservedGpus, job_id_of, reserved_gpus
+from roostd.slurm.reserved_gpus import Poll, ReservedGpus, job_id_of, reserved_gpus
 from roostd.slurm.rules import SiteRules
 
 LEFT_BY_LIMIT = "left to Slurm, which holds it back"
+_MOST_POLLS = 32  # the rules are read more often than that
 
 _fields_read = attrgetter(
     *(
@@ -55,6 +56,7 @@ class SiteView:
         let_go_reasons: jobs that the engine has released, and why.
         priorities: which jobs people have moved in Slurm's queue.
         outside: by partition, the nodes that Roost does not give to its jobs.
+        avoided: by job, the nodes where Slurm has not started it in time.
     """
 
     rules: SiteRules = field(default_factory=SiteRules)
@@ -63,6 +65,7 @@ class SiteView:
     let_go_reasons: Mapping[JobId, str] = field(default_factory=dict)
     priorities: SeenPriorities = field(default_factory=SeenPriorities)
     outside: Mapping[str, frozenset[NodeName]] = field(default_factory=dict)
+    avoided: Mapping[JobId, frozenset[NodeName]] = field(default_factory=dict)
 
 
 def view(
@@ -125,6 +128,8 @@ class _Reading:
         self._forgotten_on: dict[JobId, frozenset[NodeName]] = {}
         self._requests: dict[JobId, Request | None] = {}
         self._runs: dict[JobId, RunFacts] = {}
+        self._holders: list[tuple[QueuedJob, tuple[NodeShare, ...]]] = []
+        self._polls: tuple[Poll, ...] = ()
         self._reserved: Mapping[str, ReservedGpus] = {}
 
     def result(self) -> QueueView:
@@ -145,6 +150,8 @@ class _Reading:
             rules=self._rules,
             by_node=self._by_node,
             reserved=self._reserved,
+            polls=self._polls,
+            avoided=self._site.avoided,
         )
 
     def add_running(self, job: QueuedJob) -> None:
@@ -160,6 +167,7 @@ class _Reading:
             shares = self._before.running.get(job_id, ())  # its details are missing this time
         if shares:
             self._running[job_id] = shares
+            self._holders.append((job, shares))
             self._lives[job_id] = life
             self._requests[job_id] = self._request(job, job_id, detail)
             self._runs[job_id] = self._run_facts(job)
@@ -170,8 +178,10 @@ class _Reading:
 
         That is in their windows, and before that while a waiting job would run into the window.
         """
-        rules, held = self._rules, self._running
-        found = reserved_gpus(rules.reservations, rules.nodes, held, self._before.reserved)
+        rules, before, now = self._rules, self._before, Poll(self._at_epoch_s, self._holders)
+        polls = (*before.polls, now)[-_MOST_POLLS:]
+        self._polls = polls if rules.read_epoch_s == before.rules.read_epoch_s else (now,)
+        found = reserved_gpus(rules, polls, before.reserved)
         awaited = {name for _, _, names in self._by_node.values() for name in names}
         for name, gpus in found.items():
             is_on = gpus.start_epoch_s <= self._at_epoch_s < gpus.end_epoch_s
@@ -247,9 +257,9 @@ class _Reading:
         if settle_until_s is not None:
             self._settle_until[job_id] = settle_until_s
             spec = replace(spec, eligible_s=max(spec.eligible_s, settle_until_s))
-        if job_id in self._forgotten_on:
-            avoided = self._forgotten_on[job_id].union(spec.excluded_nodes)
-            spec = replace(spec, excluded_nodes=tuple(sorted(avoided)))
+        if avoided := self._avoided(job_id):
+            excluded = avoided.union(spec.excluded_nodes)
+            spec = replace(spec, excluded_nodes=tuple(sorted(excluded)))
         spec = self._with_steady_facts(spec)
         self._waiting[job_id] = self._with_precedence(spec, job)
 
@@ -273,6 +283,8 @@ class _Reading:
             self._reads[number] = _fields_read(job), detail
         before, spec = self._before, self._before.waiting.get(job_id)
         if spec is None or not self._may_reuse or job_id in before.settle_until_s:
+            return None
+        if self._site.avoided.get(job_id) != before.avoided.get(job_id):
             return None
         if job_id in before.held_back.jobs or is_pinned_comment(job.admin_comment):
             return None
@@ -357,6 +369,10 @@ class _Reading:
         nodes = before.forgotten_on.get(job_id, frozenset()).union(share.node for share in shares)
         if nodes:
             self._forgotten_on[job_id] = nodes
+
+    def _avoided(self, job_id: JobId) -> frozenset[NodeName]:
+        forgotten = self._forgotten_on.get(job_id, frozenset())
+        return forgotten | self._site.avoided.get(job_id, frozenset())
 
     def _with_precedence(self, spec: JobSpec, job: QueuedJob) -> JobSpec:
         seen = self._site.priorities

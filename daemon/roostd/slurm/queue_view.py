@@ -7,7 +7,7 @@ from typing import TypeAlias
 from roost_engine.domain.model import JobId, JobSpec, NodeName, NodeShare
 from roost_slurm.scontrol import JobDetail
 from roostd.slurm.held_back import HeldBackJobs
-from roostd.slurm.reserved_gpus import ReservedGpus
+from roostd.slurm.reserved_gpus import Poll, ReservedGpus, job_id_of
 from roostd.slurm.rules import SiteRules
 
 Life: TypeAlias = tuple[int, float, int]  # record number, submission, restarts
@@ -41,6 +41,8 @@ class QueueView:
         by_node: the nodes that reservations closed then, the limits on the CPUs of each node, and
             the reservations of GPUs into which it would run, by what these depend on in a job.
         reserved: the GPUs of reservations, by name. In `running` are those that are closed now.
+        avoided: by job, the nodes where Slurm has not started it in time.
+        polls: what jobs held, from the last poll before the last reading of the rules to now.
     """
 
     waiting: Mapping[JobId, JobSpec] = field(default_factory=dict)
@@ -58,6 +60,14 @@ class QueueView:
     rules: SiteRules = field(default_factory=SiteRules)
     by_node: Mapping[tuple[object, ...], "NodeRules"] = field(default_factory=dict)
     reserved: Mapping[str, ReservedGpus] = field(default_factory=dict)
+    polls: tuple[Poll, ...] = ()
+    avoided: Mapping[JobId, frozenset[NodeName]] = field(default_factory=dict)
+
+    @property
+    def unsure_nodes(self) -> frozenset[NodeName]:
+        """Return the nodes of which it is not known which GPUs reservations close now."""
+        closed = (gpus for name, gpus in self.reserved.items() if job_id_of(name) in self.running)
+        return frozenset().union(*(gpus.unsure_nodes for gpus in closed))
 
 
 # What a JobSpec is read from: fields of the record and its details. Reading a job takes about 100

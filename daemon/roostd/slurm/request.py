@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from roost_engine.domain.errors import SlurmRefused
 from roost_engine.domain.model import JobId, NodeName, NodeShare, Placement
@@ -241,6 +242,12 @@ def difference(placement: Placement, shares: Iterable[NodeShare]) -> str | None:
 
 def _spell(gpus: Mapping[NodeName, tuple[int, ...]]) -> str:
     return " ".join(f"{n}:{','.join(map(str, gpus[n]))}" for n in sorted(gpus)) or "nothing"
+
+
+def without_gpus(placement: Placement) -> Placement:
+    """Return an exact placement as one of which Slurm is asked for the nodes alone."""
+    by_node = (placement.gpu_indices,) * len(placement.nodes)
+    return replace(placement, gpu_indices=(), indices_by_node=by_node)
 
 
 def is_pinned(detail: JobDetail, placement: Placement) -> bool:

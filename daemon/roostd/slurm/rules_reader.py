@@ -33,9 +33,10 @@ _Part: TypeAlias = tuple[str, Callable[[], Argv], Callable[[str], Any]]
 _SCHEDULING: _Part = ("scheduling", commands.show_config, parse_scheduling)
 _ACCOUNTING: _Part = ("accounting", commands.show_assoc_mgr, parse_assoc_mgr)
 _QOS_TRAITS: _Part = ("qos_traits", commands.show_qos, parse_qos)
+_RESERVATIONS: _Part = ("reservations", commands.show_reservations, parse_reservations)
 _CHANGING_PARTS: tuple[_Part, ...] = (
     ("partitions", commands.show_partitions, parse_partitions),
-    ("reservations", commands.show_reservations, parse_reservations),
+    _RESERVATIONS,
     ("licenses", commands.show_licenses, parse_licenses),
 )
 
@@ -90,6 +91,7 @@ class RulesReader:
         self._changing_read_s = self._read_s = self._qos_read_s = float("-inf")
         self._failing: set[str] = set()
         self._newest_job = 0  # at the last reading of what people change
+        self._newest_beside = 0  # at the last reading of the reservations
         self._used_qos: set[str] = set()  # in the queue at a reading of the limits
 
     async def read(self, qos_names: Collection[str] = (), newest_job: int = 0) -> SiteRules:
@@ -112,8 +114,14 @@ class RulesReader:
                 rules = replace(rules, read_epoch_s=self._epoch())
                 for part in _CHANGING_PARTS:
                     rules = await self._with(rules, part)
+                self._newest_beside = newest_job
                 rules = await self._with_user_ids(rules)
                 rules = await self._with_group_members(rules, now_s)
+            elif newest_job > self._newest_beside:
+                # Slurm does not keep a pin off the GPUs of a reservation that was made just now.
+                self._newest_beside = newest_job
+                rules = await self._with(replace(rules, read_epoch_s=self._epoch()), _RESERVATIONS)
+                rules = await self._with_user_ids(rules)
             names, is_due = set(qos_names), now_s - self._read_s >= interval_s
             has_new_use = _uses_accounting(rules) and not self._used_qos >= names
             if is_due or has_new_use:

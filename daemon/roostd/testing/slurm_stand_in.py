@@ -11,7 +11,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from enum import Enum
-from itertools import combinations
 from typing import Unpack
 
 from roost_engine.domain.errors import SlurmRefused, SlurmTimeout
@@ -35,7 +34,14 @@ from roostd.slurm.request import (
     unpin_calls,
 )
 from roostd.slurm.rules import SiteRules
-from roostd.testing.slurm_stand_in_job import FreeNode, StandInJob, Wanted, detail, queued
+from roostd.testing.slurm_stand_in_job import (
+    FreeNode,
+    StandInJob,
+    allocate,
+    detail,
+    free_on,
+    queued,
+)
 from roostd.testing.slurm_stand_in_submission import Submission, jobs_of
 
 _VERSION = SlurmVersion(24, 11, 5)
@@ -291,11 +297,9 @@ class SlurmStandIn:
     # -- inside ----------------------------------------------------------------------------
 
     def _queued(self, job: StandInJob) -> QueuedJob:
-        """Return a job as squeue shows it."""
         return queued(job)
 
     def _detail(self, job: StandInJob) -> JobDetail:
-        """Return a job as scontrol shows it."""
         return detail(job)
 
     def _notify(self, event: SpoolEvent) -> None:
@@ -384,41 +388,10 @@ class SlurmStandIn:
         return running >= job.task_limit
 
     def _allocate(self, job: StandInJob) -> tuple[AllocatedNode, ...] | None:
-        """Choose nodes and GPUs as Slurm would; None where the job does not fit now."""
-        required = expand(job.required_nodes)
-        for node_count in self._node_counts(job, len(required)):
-            wanted = Wanted.of(job, node_count)
-            if wanted is None:
-                continue
-            fitting = [
-                node
-                for name, free in self._free().items()
-                if (node := wanted.on(self._nodes[name], free, job)) is not None
-            ]
-            for nodes in combinations(fitting, node_count):
-                if set(required) <= {node.node for node in nodes}:
-                    return nodes
-        return None
-
-    def _node_counts(self, job: StandInJob, required_count: int) -> range:
-        least, most = job.node_range
-        least = max(least, required_count, 1)
-        if most is None:
-            most = len(self._nodes) if "TresPerJob" in job.tres else least
-        return range(least, most + 1)
+        return allocate(job, self._nodes, self._free())
 
     def _free(self) -> dict[NodeName, FreeNode]:
-        free = {
-            name: FreeNode(set(range(spec.gpu_count)), spec.cpu_count, spec.memory_bytes)
-            for name, spec in self._nodes.items()
-        }
-        for job in self._jobs.values():
-            for node in job.allocated:
-                left = free[NodeName(node.node)]
-                left.gpus -= set(node.gpu_indices)
-                left.cpu_count -= node.cpu_count
-                left.memory_bytes -= node.memory_bytes
-        return free
+        return free_on(self._nodes, self._jobs.values())
 
 
 def _expand_jobs(text: str) -> list[JobId]:

@@ -1,8 +1,10 @@
 """The jobs of the in-memory Slurm, and what they need on a node."""
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import combinations
 
-from roost_engine.domain.model import JobId, NodeSpec
+from roost_engine.domain.model import JobId, NodeName, NodeSpec
 from roost_slurm.hostlist import compress, expand
 from roost_slurm.scontrol import AllocatedNode, JobDetail
 from roost_slurm.squeue import QueuedJob, SlurmJobState
@@ -96,6 +98,51 @@ class Wanted:
         if len(gpus) < self.gpu_count or not set(gpus) <= free.gpus:
             return None
         return AllocatedNode(spec.name, gpus, self.cpu_count, self.memory_bytes)
+
+
+def free_on(
+    nodes: Mapping[NodeName, NodeSpec], jobs: Iterable[StandInJob]
+) -> dict[NodeName, FreeNode]:
+    """Return what the jobs leave free on each node."""
+    free = {
+        name: FreeNode(set(range(spec.gpu_count)), spec.cpu_count, spec.memory_bytes)
+        for name, spec in nodes.items()
+    }
+    for job in jobs:
+        for node in job.allocated:
+            left = free[NodeName(node.node)]
+            left.gpus -= set(node.gpu_indices)
+            left.cpu_count -= node.cpu_count
+            left.memory_bytes -= node.memory_bytes
+    return free
+
+
+def allocate(
+    job: StandInJob, nodes: Mapping[NodeName, NodeSpec], free: Mapping[NodeName, FreeNode]
+) -> tuple[AllocatedNode, ...] | None:
+    """Choose nodes and GPUs as Slurm would; None where the job does not fit now."""
+    required = expand(job.required_nodes)
+    for node_count in _node_counts(job, len(required), len(nodes)):
+        wanted = Wanted.of(job, node_count)
+        if wanted is None:
+            continue
+        fitting = [
+            node
+            for name, left in free.items()
+            if (node := wanted.on(nodes[name], left, job)) is not None
+        ]
+        for chosen in combinations(fitting, node_count):
+            if set(required) <= {node.node for node in chosen}:
+                return chosen
+    return None
+
+
+def _node_counts(job: StandInJob, required_count: int, all_count: int) -> range:
+    least, most = job.node_range
+    least = max(least, required_count, 1)
+    if most is None:
+        most = all_count if "TresPerJob" in job.tres else least
+    return range(least, most + 1)
 
 
 def queued(job: StandInJob) -> QueuedJob:

@@ -9,7 +9,7 @@ from functools import partial
 from math import inf
 
 from roost_engine.cluster.node_sets import NO_NODES
-from roost_engine.domain.model import JobId, JobSpec, Placement
+from roost_engine.domain.model import JobId, JobSpec
 from roost_engine.domain.tier import Tier
 from roost_engine.job_record import JobRecord, StandingPin, shares_of
 from roost_engine.placement.candidates import Candidates
@@ -138,14 +138,3 @@ class PinSearch:
                 break
             found.append((end_s, job_id))
         return found
-
-    def is_possible(self, placement: Placement) -> bool:
-        """Return whether Slurm would use the nodes, and no GPU of the placement is broken."""
-        cluster = self._table.cluster
-        for name, gpu_indices in placement.by_node():
-            node = cluster.index_of.get(name)
-            if node is None or not cluster.usable[node]:
-                return False
-            if any((node, gpu) in cluster.faults for gpu in gpu_indices):
-                return False
-        return True

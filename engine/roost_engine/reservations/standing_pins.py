@@ -21,6 +21,7 @@ from roost_engine.preemption.preemption import AskGate
 from roost_engine.preemption.slurm_victims import slurm_victims
 from roost_engine.reservations.pin_search import PinSearch
 from roost_engine.scoring.scorer import Scorer
+from roost_engine.table.displaced import is_lost
 from roost_engine.table.job_table import JobTable
 from roost_engine.table.wait_reports import report_wait
 
@@ -163,7 +164,7 @@ class StandingPins:
         """Return the pin of a job: a new one only if that is sooner, or as soon and closer."""
         pin, freed_count = record.standing, self._table.cluster.freed_count
         search = self._search
-        if pin is not None and not search.is_possible(pin.placement):
+        if pin is not None and is_lost(pin.placement, self._table.cluster):
             pin = None
         if pin is not None and pin.freed_count == freed_count and not search.is_late(pin, at_s):
             return pin
@@ -188,7 +189,7 @@ class StandingPins:
             return None
         pin = record.standing
         assert pin is not None
-        if self._search.is_possible(pin.placement):
+        if not is_lost(pin.placement, self._table.cluster):
             has_freed = pin.freed_count != self._table.cluster.freed_count
             if has_freed or self._search.is_late(pin, at_s):
                 pin = record.standing = self._search.foreseen(pin, at_s)
@@ -238,6 +239,10 @@ class StandingPins:
     ) -> None:
         """Let Slurm preempt for a job: on chosen GPUs where it can be pinned, else on any."""
         pin, freed_count = record.standing, self._table.cluster.freed_count
+        if pin is not None and pin.is_preempting and is_lost(pin.placement, self._table.cluster):
+            record.replace_pins()
+            actions.append(Unpin(job_id=job_id))
+            pin = None
         if pin is not None and (self.is_final or pin.is_preempting):
             return
         failed_count, retry_s = self._failures.get(job_id, (-1, inf))

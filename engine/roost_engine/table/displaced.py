@@ -1,11 +1,11 @@
-"""Which placed jobs cannot start, because Slurm has started another one on their GPUs."""
+"""Which placed jobs cannot start: another job has started on their GPUs, or these are lost."""
 
 from collections.abc import Collection, Mapping
 
 from roost_engine.cluster.cluster import Cluster
 from roost_engine.domain.events import JobStarted
 from roost_engine.domain.gpu_seat import gpu_seats_of, is_any_taken
-from roost_engine.domain.model import JobId
+from roost_engine.domain.model import JobId, NodeName, Placement
 from roost_engine.job_record import JobRecord, shares_of
 
 
@@ -39,3 +39,30 @@ def displaced_by(
         if is_any_taken(slots, taken, may_share=both):
             found.append(job_id)
     return found
+
+
+def lost_with(
+    name: NodeName,
+    placing: Collection[JobId],
+    jobs: Mapping[JobId, JobRecord],
+    cluster: Cluster,
+) -> list[JobId]:
+    """Return the placed jobs that cannot start on a node that has changed."""
+    placed = ((job_id, jobs[job_id].placement) for job_id in placing)
+    return [
+        job_id
+        for job_id, placement in placed
+        if placement is not None and name in placement.nodes and is_lost(placement, cluster)
+    ]
+
+
+def is_lost(placement: Placement, cluster: Cluster) -> bool:
+    """Return whether Slurm uses a node of a placement no more, or one of its GPUs is broken."""
+    for name, gpu_indices in placement.by_node():
+        node = cluster.index_of.get(name)
+        if node is None or not cluster.usable[node]:
+            return True
+        size = cluster.gpu_count[node]
+        if any(gpu >= size or (node, gpu) in cluster.faults for gpu in gpu_indices):
+            return True
+    return False

@@ -28,7 +28,6 @@ from roost_engine.policies.slots import GateSlot, OrderSlot, PredictorSlot
 from roost_engine.prediction.foreseen_ends import EndsConfig, ForeseenEnds
 from roost_engine.queue.job_queue import JobQueue
 from roost_engine.queue.quotas import Quotas
-from roost_engine.table.displaced import displaced_by
 from roost_engine.table.outcomes import Outcomes
 from roost_engine.table.running_jobs import RunningJobs
 from roost_engine.table.wait_reports import report_wait
@@ -320,20 +319,20 @@ class JobTable:
         self.alarm(record.not_before_s, job_id)
         report_wait(record, f"pauses after a refusal: {reason}", record.not_before_s, actions)
 
-    def displace(self, event: JobStarted, actions: list[Action]) -> None:
-        """Let placed jobs wait again that cannot start: another job has started on their GPUs.
+    def place_again(
+        self, job_ids: Iterable[JobId], reason: str, at_s: float, actions: list[Action]
+    ) -> None:
+        """Let placed jobs wait again that cannot start.
 
         They do not pause: Slurm has not refused them.
         """
-        if not self.placing:
-            return
-        for job_id in displaced_by(event, self.placing, self.jobs, self.cluster):
+        for job_id in job_ids:
             self._take_back(record := self.jobs[job_id])
             record.state = JobState.WAITING
-            self._limit_fixed(record, event.at_s)
+            self._limit_fixed(record, at_s)
             self.waiting[job_id] = None
-            self.queue.add(record, event.at_s)
-            report_wait(record, f"job {event.job_id} has started on its GPUs", None, actions)
+            self.queue.add(record, at_s)
+            report_wait(record, reason, None, actions)
 
     def _take_back(self, record: JobRecord) -> None:
         """Take back where a job was placed or pinned."""

@@ -88,10 +88,7 @@ def generate(
     Raises:
         ValueError: no job is wanted, or no size is small enough.
     """
-    if job_count < 1:
-        raise ValueError(f"want 1 job or more, got {job_count}")
-    if jobs_per_day is not None and not jobs_per_day > 0:
-        raise ValueError(f"want more than 0 jobs a day, got {jobs_per_day}")
+    check_counts(job_count, jobs_per_day)
     streams = np.random.SeedSequence(seed).spawn(5)
     rng_size, rng_burst, rng_arrival, rng_duration, rng_model = map(np.random.default_rng, streams)
     is_new = rng_burst.random(job_count) >= model.burst_frac
@@ -175,6 +172,14 @@ def _submissions(
     since_s = np.cumsum(gaps_s)
     submit_s: NDArray[np.float64] = starts_s[burst] + since_s - since_s[is_new][burst]
     return submit_s
+
+
+def check_counts(job_count: int, jobs_per_day: float | None) -> None:
+    """Raise ValueError unless a generator can draw so many jobs."""
+    if job_count < 1:
+        raise ValueError(f"want 1 job or more, got {job_count}")
+    if jobs_per_day is not None and not jobs_per_day > 0:
+        raise ValueError(f"want more than 0 jobs a day, got {jobs_per_day}")
 
 
 def burst_starts(

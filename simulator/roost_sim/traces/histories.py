@@ -18,6 +18,7 @@ from roost_sim.traces.generator import (
     MONDAY_S,
     TraceModel,
     burst_starts,
+    check_counts,
     draw_durations,
     fitting_sizes,
 )
@@ -123,10 +124,7 @@ def generate_history(
     Raises:
         ValueError: no job is wanted, or no size is small enough.
     """
-    if job_count < 1:
-        raise ValueError(f"want 1 job or more, got {job_count}")
-    if jobs_per_day is not None and not jobs_per_day > 0:
-        raise ValueError(f"want more than 0 jobs a day, got {jobs_per_day}")
+    check_counts(job_count, jobs_per_day)
     streams = np.random.SeedSequence(seed).spawn(7)
     rngs = [np.random.default_rng(stream) for stream in streams]
     sessions = _draw_sessions(history, job_count, rngs[0])

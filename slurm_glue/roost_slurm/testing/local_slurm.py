@@ -7,7 +7,6 @@ nothing listens outside the loopback interface.
 
 import os
 import pwd
-import random
 import shutil
 import signal
 import socket
@@ -22,7 +21,7 @@ from types import TracebackType
 from typing import Self
 
 from roost_slurm.hostlist import expand
-from roost_slurm.testing import accounting, cluster_plan
+from roost_slurm.testing import accounting, cluster_plan, ports
 from roost_slurm.testing.accounting import LocalAccounting
 from roost_slurm.testing.cluster_plan import ClusterPlan, RunFolder
 from roost_slurm.testing.job_processes import kill_jobs
@@ -37,8 +36,6 @@ _CURE = (
     " slurm-wlm-basic-plugins munge"
 )
 _FAKE_DEVICE_MAJOR = 240  # reserved for local use: no driver answers, Slurm only looks at the file
-_PORT_BLOCK = 256
-_PORT_BLOCKS = range(10_000, 32_768 - _PORT_BLOCK, _PORT_BLOCK)  # below Linux' ephemeral ports
 
 
 class LocalSlurmUnavailable(Exception):
@@ -154,7 +151,10 @@ class LocalSlurm:
         self._folder = RunFolder(Path(tempfile.mkdtemp(prefix="roost-slurm-")))
         try:
             accounting_port = 1 + len(self.plan.nodes)  # after slurmctld's and the nodes'
-            first_port, self._port_lock = _claim_ports(accounting_port + 2)
+            claimed = ports.claim(accounting_port + 2)
+            if claimed is None:
+                raise LocalSlurmFailed("no free ports; cure: stop other clusters, or fewer nodes")
+            first_port, self._port_lock = claimed
             self._write_files(first_port)
             self._start_munged()
             if self.plan.accounting is not None:
@@ -302,7 +302,7 @@ class LocalSlurm:
             program.write_text(f'#!/bin/sh\necho {verb} "$1" >>{folder.power_log}\n')
             program.chmod(0o755)
         conf = cluster_plan.slurm_conf(
-            plan, folder, first_port, loopback_only=_own_name_is_loopback()
+            plan, folder, first_port, loopback_only=ports.own_name_is_loopback()
         )
         folder.slurm_conf.write_text(conf)
         (folder.etc / "gres.conf").write_text(cluster_plan.gres_conf(plan, folder))
@@ -406,37 +406,6 @@ def _as_user(name: str) -> tuple[str, ...]:
 def _daemon_env(env: Mapping[str, str]) -> dict[str, str]:
     # A daemon's environment reaches prologs and jobs: pass on only what is meant.
     return {key: env[key] for key in ("PATH", "SLURM_CONF", "LANG", "TZ") if key in env}
-
-
-def _own_name_is_loopback() -> bool:
-    """Whether daemons can be told to listen on 127.0.0.1 alone: Slurm takes the host's own name.
-
-    Debian's installer writes "127.0.1.1 NAME" into /etc/hosts, and cloud images none at all. Then
-    they listen everywhere, behind this cluster's own MUNGE key.
-    """
-    try:
-        return socket.gethostbyname(socket.gethostname()) == "127.0.0.1"
-    except OSError:
-        return False
-
-
-def _claim_ports(count: int) -> tuple[int, socket.socket]:
-    """Find consecutive free ports; no other cluster takes them while the lock is open."""
-    if count > _PORT_BLOCK:
-        raise LocalSlurmFailed(f"{count - 1} nodes; at most {_PORT_BLOCK - 1} fit")
-    for first_port in random.sample(_PORT_BLOCKS, len(_PORT_BLOCKS)):
-        # An abstract UNIX socket is a lock that cannot be left behind.
-        lock = socket.socket(socket.AF_UNIX)
-        try:
-            lock.bind(f"\0roost-local-slurm-{first_port}")
-            for port in range(first_port, first_port + count):
-                with socket.socket() as probe:
-                    probe.bind(("127.0.0.1", port))
-        except OSError:
-            lock.close()
-            continue
-        return first_port, lock
-    raise LocalSlurmFailed("no free block of ports; cure: stop other throw-away clusters")
 
 
 def _read(path: Path) -> str:

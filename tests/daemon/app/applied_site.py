@@ -47,7 +47,7 @@ class Site:
             4,
         )
 
-    def _look(self) -> None:
+    def _look(self, job_id: JobId | None) -> None:
         self.look_count += 1
 
     def _look_at_nodes(self) -> None:

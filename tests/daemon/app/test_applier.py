@@ -31,7 +31,7 @@ from roost_engine.domain.events import (
     PreemptionRefused,
     Tick,
 )
-from roost_engine.domain.model import JobId
+from roost_engine.domain.model import JobId, NodeName
 from roost_engine.engine import Engine, EngineConfig
 from roost_engine.job_record import JobState
 from roost_engine.plugins.plugins import Policies
@@ -55,6 +55,20 @@ async def test_a_placed_job_starts_on_its_gpus() -> None:
     assert site.count("pins", outcome="pinned") == 1
     assert site.look_count == 1
     assert site.parts.emitted == []
+
+
+async def test_slurm_chooses_the_gpus_where_any_may_be_reserved() -> None:
+    site = Site()
+    job_id, place = site.submit()
+    site.parts.state.unsure_nodes = frozenset(place.placement.nodes)
+
+    site.applier.submit(place, 0)
+    await site.done()
+
+    (argv,) = site.slurm.argvs
+    assert f"ReqNodeList={place.placement.nodes[0]}" in argv
+    assert not [word for word in argv if word.startswith("Tres")]
+    assert site.slurm.state(job_id) is squeue.SlurmJobState.RUNNING
 
 
 async def test_nothing_is_asked_of_slurm_before_the_journal_has_it(tmp_path: Path) -> None:
@@ -419,6 +433,37 @@ async def test_the_gpus_of_a_standing_pin_come_free_and_slurm_is_not_asked_again
     site.step(JobEnded(at_s=110.0, job_id=site.holders[0]))
     await site.done()
     assert len(site.slurm.argvs) == count
+
+
+async def test_a_pin_that_moves_to_where_any_gpu_may_be_reserved_leaves_no_types() -> None:
+    site = BusySite()
+    job_id = site.queue()
+    await site.done()
+    site.parts.state.unsure_nodes = frozenset({NodeName(NODES[1])})
+    site.step(JobEnded(at_s=110.0, job_id=site.holders[1]))
+    site.slurm.end(site.holders[1])
+    await site.done()
+
+    unpin, pin = site.slurm.argvs[-2:]
+    assert {"ReqNodeList=", "StartTime=now+60"} <= set(unpin)
+    assert {"ReqNodeList=n2", "StartTime=now"} <= set(pin)
+    assert (await site.gpus(job_id)).keys() == {"n2"}
+
+
+async def test_a_pin_that_slurmctld_has_forgotten_is_made_again_once_its_gpus_are_free() -> None:
+    """Killed, slurmctld forgets what it had not saved; until then the job is leased as before."""
+    site = BusySite()
+    job_id = site.queue()
+    await site.done()
+    await site.slurm.unpin(job_id, lease_s=60)
+    site.slurm.end(site.holders[0])
+    site.step(JobEnded(at_s=110.0, job_id=site.holders[0]))
+    await site.done()
+    assert site.slurm.state(job_id) is squeue.SlurmJobState.PENDING
+    for at_s in (120.0, 125.0, 130.0):
+        site.step(Tick(at_s=at_s))
+        await site.done()
+    assert await site.gpus(job_id) == {"n1": (0, 1)}
 
 
 async def test_a_job_that_is_no_longer_next_is_leased_again() -> None:

@@ -69,7 +69,7 @@ class SeatSite:
             no_disk(),
             metrics,
             self.parts.emitted.append,
-            lambda: None,
+            lambda job_id: None,
             lambda: None,
             4,
         )

@@ -82,8 +82,8 @@ def test_a_burst_ends_with_a_poll_that_finds_its_last_job(
         monkeypatch.setattr(time, "monotonic", lambda now_s=began_s + tick / 100: now_s)
         schedule.add_submissions(1)
         if tick >= _BURST_COUNT:
-            assert max(schedule._polls_due_s) >= time.monotonic() + _BURST_POLL_S
-    count = len(schedule._polls_due_s) - len(_AFTER_SUBMIT_S) * (_BURST_COUNT - 1)
+            assert max(schedule._polls_due)[0] >= time.monotonic() + _BURST_POLL_S
+    count = len(schedule._polls_due) - len(_AFTER_SUBMIT_S) * (_BURST_COUNT - 1)
     assert count <= 6  # in 3 s
 
 
@@ -95,13 +95,13 @@ async def test_a_burst_of_submissions_shares_polls(schedule: PollSchedule) -> No
     for _ in range(100):
         burst.add_submissions(1)
     polls = 0
-    while burst._polls_due_s:
+    while burst._polls_due:
         await burst.until_due()
         polls += 1
     assert polls <= len(_AFTER_SUBMIT_S) * _BURST_COUNT  # overdue ones become one
     for _ in range(_BURST_COUNT):
         burst._submitted_s.append(time.monotonic())
     burst.add_submissions(50)
-    assert len(burst._polls_due_s) == 2
+    assert len(burst._polls_due) == 2
     burst.add_submissions(50)
-    assert len(burst._polls_due_s) == 2
+    assert len(burst._polls_due) == 2

@@ -225,7 +225,7 @@ async def test_a_job_is_found_soon_after_its_line_in_the_spool(site: Site, tmp_p
 
 
 class SlowToRise(SlurmStandIn):
-    """Its node is powering down at first, and ready at the next look."""
+    """Its node is powering down at first, and ready at the next poll."""
 
     looks = 0
 
@@ -241,7 +241,7 @@ class SlowToRise(SlurmStandIn):
 async def test_nodes_in_transition_are_read_again_soon_after_the_first_job_comes(
     site: Site,
 ) -> None:
-    """Not at the next look at the nodes, which is a minute away."""
+    """Not at the next poll at the nodes, which is a minute away."""
     site.state.config = Config.model_validate(
         {"mode": "enforce", "slurm": {"poll_interval_s": 60.0}}
     )

@@ -22,7 +22,7 @@ from roost_proto.v1 import operator_pb2_grpc as pb_grpc
 from roostd.config.config import Config
 from roostd.ops import audit
 from roostd.rpc.limits import MOST_CONNECTIONS, SPARE_CONNECTIONS_OF_ROOT
-from roostd.rpc.socket_front import Caller, SocketFront, caller_of
+from roostd.rpc.socket_front import Caller, SocketFront, caller_of, facts_of_caller
 
 NOBODY = 65_534
 PIN_AS_ANOTHER_USER = """
@@ -99,6 +99,7 @@ async def test_only_the_daemons_user_reaches_grpcs_own_socket(served: Served) ->
 )
 def test_a_name_that_the_front_did_not_give_is_no_caller(peer: str, caller: Caller | None) -> None:
     assert caller_of(peer) == caller
+    assert facts_of_caller(peer).get("uid") == (caller.uid if caller else None)
 
 
 async def test_connections_beyond_the_most_are_closed_and_the_others_served(

@@ -49,6 +49,18 @@ async def test_a_job_that_slurm_would_not_start_is_withdrawn_and_left_to_slurm_i
     assert "PartitionDown" in watcher.view.unmanaged[job_id]
 
 
+async def test_a_job_avoids_nodes_for_as_long_as_the_site_says(watcher: Watcher) -> None:
+    (job_id,) = watcher.slurm.submit(gpus=2)
+    await watcher.poll()
+    avoided = frozenset({NodeName("n1")})
+    for site, excluded in ((SiteView(avoided={job_id: avoided}), ("n1",)), (SiteView(), ())):
+        watcher.site = site
+        (event,) = await watcher.poll()
+        assert isinstance(event, JobChanged)
+        assert event.job.excluded_nodes == excluded
+        assert await watcher.poll() == ()
+
+
 async def test_a_job_that_is_handed_over_is_left_to_slurm_whatever_it_asks_for(
     watcher: Watcher,
 ) -> None:

@@ -92,6 +92,19 @@ async def test_a_new_job_is_judged_by_partitions_and_reservations_of_its_time(
     assert slurm.asked.count(ASSOC_MGR) == 1
 
 
+async def test_reservations_are_read_again_for_each_look_with_a_new_job() -> None:
+    """Slurm does not keep a pin off the GPUs of a reservation that was made just now."""
+    slurm = Slurm("24.11")
+    reader = slurm.reader(lambda: 3_600.0)
+    await reader.read(newest_job=7)
+    slurm.instead[commands.show_reservations()] = ""
+    assert (await reader.read(newest_job=7)).reservations
+    assert not (await reader.read(newest_job=8)).reservations
+    await reader.read(newest_job=8)
+    assert slurm.asked.count(commands.show_reservations()) == 2
+    assert slurm.asked.count(commands.show_partitions()) == 1
+
+
 async def test_a_new_qos_is_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("roostd.slurm.rules_reader._CHANGING_AGE_S", 0.0)
     slurm = Slurm("24.11")

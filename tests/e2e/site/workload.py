@@ -52,8 +52,8 @@ class Run:
         reserved: nodes with a reservation to come.
         idle_gpu_s: GPU-seconds that waiting jobs could have used and that were idle.
         started_gpu_count: of all jobs that started, as often as they did.
-        running, waiting: the jobs at the last look, in Slurm's order.
-        startable: the jobs that wait though they could run, at the last look.
+        running, waiting: the jobs at the last poll, in Slurm's order.
+        startable: the jobs that wait though they could run, at the last poll.
     """
 
     stack: Stack
@@ -77,7 +77,7 @@ class Run:
         return job_ids
 
     def look(self) -> None:
-        """Look at the queue, and count what was idle since the last look."""
+        """Look at the queue, and count what was idle since the last poll."""
         lines = self.stack.slurm.run("squeue", "-h", "-o", "%A|%t|%N").splitlines()
         now_s = time.monotonic()
         since_s = 0.0 if self._looked_s is None else now_s - self._looked_s

@@ -116,6 +116,12 @@ def test_a_pin_leaves_a_node_that_slurm_drains(two_full_nodes: EngineHarness) ->
     assert pins(two_full_nodes.feed(drained))["3"].placement.nodes == ("a",)
 
 
+def test_a_pin_leaves_gpus_that_a_node_has_no_more(two_full_nodes: EngineHarness) -> None:
+    two_full_nodes.queue(job("3", gpus=2))
+    fewer = NodeSeen(at_s=0.0, node=node("b", 1))
+    assert pins(two_full_nodes.feed(fewer))["3"].placement.nodes == ("a",)
+
+
 def test_a_pin_leaves_a_broken_gpu(two_full_nodes: EngineHarness) -> None:
     two_full_nodes.queue(job("3", gpus=2))
     broken = GpuHealthChanged(at_s=0.0, name=NodeName("b"), gpu_index=0, fault="xid 79")
@@ -250,6 +256,17 @@ def test_a_job_that_preempts_is_pinned_to_gpus_of_its_victims(
     assert gpus_of(pin) == ("a:2", "a:3")
     harness.end("2")
     assert harness.state("3") is JobState.PLACING
+
+
+def test_a_job_that_preempts_leaves_a_node_that_slurm_drains(make_harness: HarnessFactory) -> None:
+    harness = make_harness([node("a", 2), node("b", 2)], bridges(2), config=ON)
+    start_low(harness, "1", "a", 0, 1)
+    start_low(harness, "2", "b", 0, 1)
+    assert gpus_of(pins(harness.queue(preemptor("3")))["3"]) == ("b:0", "b:1")
+    drained = harness.feed(NodeSeen(at_s=0.0, node=node("b", 2, usable=False)))
+    assert gpus_of(pins(drained)["3"]) == ("a:0", "a:1")
+    nowhere = harness.feed(NodeSeen(at_s=0.0, node=node("a", 2, usable=False)))
+    assert (unpinned(nowhere), pins(nowhere)) == (["3"], {})
 
 
 def test_no_job_is_preempted_where_the_victims_do_not_suffice(

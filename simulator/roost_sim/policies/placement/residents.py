@@ -1,4 +1,4 @@
-"""The jobs on a cluster, as changes since the last look at it: for rules that keep sums by node."""
+"""The jobs on a cluster, as changes since the last call: for rules that keep sums by node."""
 
 from dataclasses import dataclass, field
 from typing import TypeAlias

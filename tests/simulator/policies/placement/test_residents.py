@@ -1,4 +1,4 @@
-"""The jobs on a cluster, as changes since the last look."""
+"""The jobs on a cluster, as changes since the last call."""
 
 from tests.simulator.placing import drawn
 
