@@ -2,7 +2,7 @@
 
 Preemption asks at nearly every event, and between two events few jobs start, end or come to the
 end of their lease. So the jobs without a lease are kept, in the order in which they started, and
-not listed anew each time.
+not listed again each time.
 """
 
 from bisect import bisect_left

@@ -1,4 +1,4 @@
-"""running_jobs: the jobs without a lease and their ranking, against listing and sorting anew."""
+"""running_jobs: the jobs without a lease and their ranking are those that listing and sorting give."""
 
 from math import inf
 
@@ -30,7 +30,7 @@ def started(
 
 
 @given(_moves)
-def test_it_lists_and_ranks_as_if_it_did_so_anew_each_time(
+def test_what_it_keeps_is_what_listing_and_sorting_give(
     moves: list[tuple[float, tuple[JobId, int, float, float, float] | JobId]],
 ) -> None:
     running, kept, at_s = RunningJobs(), dict[JobId, JobRecord](), 0.0
