@@ -1,4 +1,4 @@
-"""running_jobs: the jobs without a lease and their ranking are those that listing and sorting give."""
+"""running_jobs: jobs without a lease and their ranking, as listing and sorting give them."""
 
 from math import inf
 
