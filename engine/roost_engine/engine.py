@@ -345,7 +345,7 @@ class Engine:
         table, queue = self._table, self._table.queue
         if isinstance(event, JobEnded | JobWithdrawn):
             team.forget(event.job_id)
-        moved = list[JobSpec]()
+        moved: list[JobSpec] = []
         if team.is_split_anew:
             moved += team.find_homes(
                 [job.spec for job_id, job in self.records() if job_id in queue]

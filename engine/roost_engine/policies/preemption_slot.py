@@ -97,7 +97,7 @@ class PreemptionSlot(PolicySlot):
                 return count
 
             return ranked[: self.ask(counted, lambda: 0)]
-        found = list[JobRecord]()
+        found: list[JobRecord] = []
         for each in ranked:
             if each.state is JobState.RUNNING:
                 if not self._displaces(job, each, at_s):

@@ -358,7 +358,7 @@ def _busy_frac(run: RunEnded) -> float | None:
     if told:
         return min(max(told), 1.0)
     cluster = run.cluster
-    found = list[float]()
+    found: list[float] = []
     for share in run.job.shares:
         row = cluster.index_of[share.node]
         if not cluster.loads.known_frac[row]:
