@@ -64,6 +64,10 @@ def _check(loaded: LoadedConfig, file: Path | None, arguments: argparse.Namespac
         _show(loaded)
     for note in loaded.config.choice.notes():
         print(f"note: {note}", file=sys.stderr)
+    if file is not None and not any(
+        source.startswith(f"{file}:") for source in loaded.sources.values()
+    ):
+        print(f"note: {file} sets nothing: every setting has its default", file=sys.stderr)
     if file is None:
         print(f"note: no {DEFAULT_FILE}: every setting has its default", file=sys.stderr)
     return EXIT_OK

@@ -237,7 +237,8 @@ class Engine:
         if self._team is not None:
             self._share_out(self._team, event)
         is_stirred = queue.is_stirred or bool(self._free.freed)
-        if is_stirred and queue.begin_pass(self.cluster, self.policies.candidates, at_s):
+        can_try = is_stirred and self.config.window_count > 0
+        if can_try and queue.begin_pass(self.cluster, self.policies.candidates, at_s):
             self._pass.run(at_s, actions, self.config.window_count)
         if self.seating is not None:
             put = partial(self._pass.place, at_s=at_s, actions=actions)
@@ -345,7 +346,7 @@ class Engine:
         table, queue = self._table, self._table.queue
         if isinstance(event, JobEnded | JobWithdrawn):
             team.forget(event.job_id)
-        moved = list[JobSpec]()
+        moved: list[JobSpec] = []
         if team.is_split_anew:
             moved += team.find_homes(
                 [job.spec for job_id, job in self.records() if job_id in queue]

@@ -89,6 +89,15 @@ def test_check_config_is_silent_about_a_right_file(
     assert capsys.readouterr() == ("", "")
 
 
+def test_check_config_says_that_a_file_sets_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a.yaml").write_text("# mode: enforce\n")
+
+    assert main(["check-config", str(tmp_path / "a.yaml")]) == EXIT_OK
+    assert f"{tmp_path / 'a.yaml'} sets nothing" in capsys.readouterr().err
+
+
 def test_check_config_checks_what_is_named_before_the_command_too(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

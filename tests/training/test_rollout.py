@@ -31,6 +31,13 @@ def test_jobs_of_the_warm_up_are_not_counted() -> None:
     assert len(one.jct_s) == 20
 
 
+def test_an_episode_without_a_decision_counts_its_jobs() -> None:
+    (one,) = play(episodes(job_count=3, loads=(0.001,)), [0], teacher)
+    assert not one.decisions
+    assert len(one.at_s) == 1
+    assert one.mean_jct_s > 0.0
+
+
 def test_it_says_how_many_episodes_are_over() -> None:
     seen: list[int] = []
     play(episodes(job_count=15), [0, 1, 2], teacher, seen.append)

@@ -1,7 +1,6 @@
 """Turning a network of the gate slot into the two files that a daemon loads."""
 
 from collections.abc import Mapping, Sequence
-from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -17,11 +16,10 @@ from roost_formats.models.onnx_file import read_onnx
 from roost_formats.models.signature import GATE
 from roost_train.decisions import Decision
 from roost_train.errors import TrainError
-from roost_train.model_files import write_model_files
 from roost_train.numpy_policy import run_all
 from roost_train.onnx_export import serialized
-from roost_train.selector_release import TOLERANCE, Readings, provenance
 from roost_train.slot_net import SlotNet
+from roost_train.slot_release import Readings, compare, write_slot_model
 
 MODEL_FILE = "gate.onnx"
 _CANARY_OFFERS = 16
@@ -32,37 +30,29 @@ _Inputs = Mapping[str, NDArray[np.float32]]
 def write_gate(
     net: SlotNet, saved: Sequence[Decision], card: Mapping[str, object], folder: Path
 ) -> Path:
-    """Write gate.onnx and gate.json, and load them as the daemon would.
+    """Write gate.onnx and gate.json; see slot_release, also for what it raises.
 
     Args:
         net: the network.
         saved: decisions on which the readings must agree; some of them become the canary.
         card: what the manifest says of data, training and results.
         folder: made if it is missing.
-
-    Raises:
-        TrainError: the readings differ by more than TOLERANCE, or no decision is saved.
-        PolicyError: the daemon would refuse the model.
-        OSError: the folder cannot be written.
     """
     if not saved:
         raise TrainError("no decision to compare the readings on: take more jobs")
     model, inputs = export_gate(net), _inputs(saved)
-    readings = compare_ranks(net, model, inputs)
-    if readings.worst_difference > TOLERANCE:
-        raise TrainError(f"torch, numpy and ONNX differ by {readings.worst_difference:.2g}")
     canary = {name: lines[:_CANARY_OFFERS] for name, lines in inputs.items()}
-    path = folder / MODEL_FILE
-    write_model_files(
-        path,
+    return write_slot_model(
+        folder / MODEL_FILE,
         model,
         GATE,
         {OFFER_NAME: OFFER_COLUMNS, CONTEXT_NAME: CONTEXT_COLUMNS},
         (canary, {RANK_NAME: _torch_ranks(net, canary)}),
-        {**card, **provenance(readings, SCHEMA_VERSION)},
+        card,
+        readings=compare_ranks(net, model, inputs),
+        features_version=SCHEMA_VERSION,
+        load=lambda path: load_onnx_gate(path, lambda: 0.0),
     )
-    load_onnx_gate(path, lambda: 0.0)
-    return path
 
 
 def compare_ranks(net: SlotNet, model: bytes, inputs: _Inputs) -> Readings:
@@ -73,8 +63,7 @@ def compare_ranks(net: SlotNet, model: bytes, inputs: _Inputs) -> Readings:
         run_all(graph, inputs)[graph.outputs[0].name].reshape(-1),
         session.run(inputs)[RANK_NAME].reshape(-1),
     )
-    worst = max(float(np.abs(a - b).max()) for a, b in combinations(answers, 2))
-    return Readings(rank_count=len(answers[0]), worst_difference=worst)
+    return compare([answers])
 
 
 def export_gate(net: SlotNet) -> bytes:

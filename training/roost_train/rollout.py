@@ -68,6 +68,8 @@ def play(
         if (choices := run.next_choices()) is not None:
             one.earlier_reward = choices.reward
             due.append((one, run, choices))
+        else:  # nothing had to be decided; its jobs count all the same
+            _end(one, run, episodes)
     while due:
         actions = decide([run for _, run, _ in due], [choices for _, _, choices in due])
         still = []

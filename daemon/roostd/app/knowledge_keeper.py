@@ -16,6 +16,7 @@ from roost_engine.domain.errors import JournalError
 from roost_engine.plugins.plugins import Knowledge, knowledge_of, knowledge_without_tables
 from roost_engine.prediction.predictors import Predictors
 from roost_engine.preemption.network_preemption import PreemptionState
+from roost_engine.sharing.separation_budget import SeparationState
 from roost_formats.journal.codec import decode, encode
 from roost_formats.journal.journal import Journal
 from roost_formats.journal.learned_tables import decode_tables, encode_entry
@@ -186,9 +187,14 @@ class KnowledgeKeeper:
         return knowledge_without_tables(policies, self._known) != Knowledge()
 
     def _has_stopped_job(self) -> bool:
-        """Whether a preemption budget was spent since: a restart must not restore it."""
-        policy = self._state.engine.policies.learned.preemption
-        if policy is None:
-            return False
-        before = self._known.preemption or PreemptionState()
-        return not set(policy.state().asked) <= set(before.asked)
+        """Whether a budget of stops was spent since: a restart must not restore it."""
+        learned, known = self._state.engine.policies.learned, self._known
+        pairs = (
+            (learned.preemption, known.preemption or PreemptionState()),
+            (learned.separation, known.separation or SeparationState()),
+        )
+        return any(
+            not set(budget.state().asked) <= set(before.asked)
+            for budget, before in pairs
+            if budget is not None
+        )

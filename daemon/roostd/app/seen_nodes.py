@@ -1,6 +1,6 @@
 """The nodes as Slurm showed them at the last poll."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from roost_engine.domain.events import Event
@@ -45,6 +45,11 @@ class SeenNodes:
         sockets = {node.spec.name: node.socket_count for node in nodes}
         self.socket_counts = sockets if sockets != self.socket_counts else self.socket_counts
         return events
+
+    def absent(self, partitions: Iterable[str]) -> frozenset[str]:
+        """Return those of some partitions that no node with GPUs is in; none before the nodes."""
+        known = {name for node in self.nodes for name in node.spec.partitions}
+        return frozenset(partitions) - known if known else frozenset()
 
     def added_to(self, rules: SiteRules) -> SiteRules:
         """Return the rules with the nodes; the same object as long as neither has changed."""

@@ -4,17 +4,25 @@ A problem keeps roostd from starting, or a model or certificate from being used;
 operator may not expect. Reads files, and changes nothing.
 """
 
+import difflib
 import grp
 import os
 import ssl
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from roost_formats.yaml.tree import KeyPath
-from roostd.config.config import Mode
-from roostd.config.loaded_config import LoadedConfig
+from roostd.config.config import Config, Mode
+from roostd.config.loaded_config import (
+    ENVIRONMENT_PREFIX,
+    LoadedConfig,
+    environment_name,
+    leaves,
+)
 from roostd.config.reader import Reader
+
+_NEARLY = 0.85  # of difflib: one or two letters of a variable's name
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,16 +38,23 @@ class Finding:
     is_problem: bool
 
 
-def unmet(loaded: LoadedConfig, file: Path | None, reader: Reader | None) -> Iterator[Finding]:
+def unmet(
+    loaded: LoadedConfig,
+    file: Path | None,
+    reader: Reader | None,
+    environ: Mapping[str, str] = os.environ,
+) -> Iterator[Finding]:
     """Yield what will not do what the configuration says.
 
     Args:
         loaded: the configuration.
         file: where it stands; None: nowhere.
         reader: the user that roostd will run as; None: the present one.
+        environ: variables of the environment.
     """
     if file is not None and reader is not None and (fault := reader.fault(file)):
         yield Finding(fault, is_problem=True)
+    yield from _variables(environ)
     yield from _modes(loaded)
     for path, value in _files(loaded):
         fault = _fault(value, reader)
@@ -48,6 +63,17 @@ def unmet(loaded: LoadedConfig, file: Path | None, reader: Reader | None) -> Ite
     yield from _certificates(loaded, reader)
     yield from _groups(loaded)
     yield from _programs(loaded)
+
+
+def _variables(environ: Mapping[str, str]) -> Iterator[Finding]:
+    """Yield the variables whose names are nearly those of settings: nothing reads them."""
+    known = [environment_name(path) for path, _ in leaves(Config())]
+    for name in environ:
+        if not name.startswith(ENVIRONMENT_PREFIX) or name in known:
+            continue
+        if near := difflib.get_close_matches(name, known, n=1, cutoff=_NEARLY):
+            text = f"{name}: no setting has this variable, did you mean {near[0]}?"
+            yield Finding(text, is_problem=False)
 
 
 def _modes(loaded: LoadedConfig) -> Iterator[Finding]:
@@ -81,8 +107,9 @@ def _files(loaded: LoadedConfig) -> Iterator[tuple[KeyPath, Path]]:
     if config.sharing.pairs is not None:
         yield ("sharing", "pairs"), config.sharing.pairs
     if (tls := config.listen.probes_tls) is not None:
-        for key in ("certificate", "key", "client_ca"):
-            yield ("listen", "probes_tls", key), getattr(tls, key)
+        for key in ("certificate", "key", "client_ca", "revoked"):
+            if (path := getattr(tls, key)) is not None:
+                yield ("listen", "probes_tls", key), path
 
 
 def _certificates(loaded: LoadedConfig, reader: Reader | None) -> Iterator[Finding]:

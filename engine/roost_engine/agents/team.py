@@ -138,7 +138,7 @@ class Team:
         Returns:
             The jobs that have another agent now; the caller queues them again.
         """
-        by_agent = dict[int, list[tuple[int, JobSpec]]]()
+        by_agent: dict[int, list[tuple[int, JobSpec]]] = {}
         for place, job in enumerate(blocked):
             if job.job_id not in self._forwarded:
                 by_agent.setdefault(self.agent_of(job), []).append((place, job))
@@ -150,7 +150,7 @@ class Team:
             for place, job in by_agent.get(agent, ()):
                 if able := self._others_able(summaries, agent, job):
                     wishes.append((place, job, able))
-        moved = list[JobSpec]()
+        moved: list[JobSpec] = []
         for _, job, able in sorted(wishes, key=lambda wish: wish[0]):
             left = [agent for agent in able if summaries[agent].could_start(job.shapes)]
             if left:
@@ -189,7 +189,7 @@ class Team:
             The jobs that have another agent now; the caller queues them again.
         """
         self._homes_of = self.split()
-        moved = list[JobSpec]()
+        moved: list[JobSpec] = []
         for job in waiting:
             home = self.agent_of(job)
             if home == BORROWS or not self._could_ever(home, job):

@@ -331,9 +331,10 @@ class Cluster:
     def free_count(self) -> int:
         """Return how many healthy GPUs are free on nodes that Slurm would use."""
         usable = self.usable_set
+        if usable == (1 << len(self)) - 1:
+            return self.free.gpu_count
         # A node with 3 free GPUs counts once each for at least 1, 2 and 3.
-        counts = ((self.gpu_free.at_least[gpus] & usable).bit_count() for gpus in _GPU_COUNTS)
-        return sum(counts)
+        return sum((self.gpu_free.at_least[gpus] & usable).bit_count() for gpus in _GPU_COUNTS)
 
     def _claim(self, shares: Iterable[NodeShare]) -> None:
         for share in shares:

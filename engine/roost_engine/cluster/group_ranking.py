@@ -67,8 +67,9 @@ class GroupRanking:
         if len(ranked) > _MANY * len(occupied):
             numbers = [group.number for group in occupied if group.nodes & nodes]
             ranked = sorted([one for number in numbers if (one := self._by_number[number])])
-        found, level = list[tuple[RankedGroup, NodeSet]](), list[tuple[RankedGroup, NodeSet]]()
+        found: list[tuple[RankedGroup, NodeSet]] = []
         # Groups of one score form a level; from the last level only the first nodes are chosen.
+        level: list[tuple[RankedGroup, NodeSet]] = []
         together, score_of_level = NO_NODES, -inf
         for one in ranked:
             negative_score, _, group, _ = one

@@ -82,7 +82,7 @@ class LaneCounts:
 
     def first_reaching(self, count: int, ranked: Sequence[int], limit: int) -> list[int]:
         """Return the first of some sets that are free on so many nodes; count is above 0."""
-        where, found = self._where(count), list[int]()
+        where, found = self._where(count), []
         for mask in ranked if where else ():
             if where >> _LANE_BITS * (_rank(mask) + 1) - 1 & 1:
                 found.append(mask)

@@ -251,7 +251,7 @@ class LinkTable:
 
     def compute_parts(self, parts: Sequence[tuple[int, int]]) -> None:
         """Compute what part() will return for each (free mask, subset), all in one go."""
-        by_size = dict[int, list[tuple[int, int]]]()
+        by_size: dict[int, list[tuple[int, int]]] = {}
         for key in dict.fromkeys(parts):
             if key not in self._parts:
                 by_size.setdefault(key[1].bit_count(), []).append(key)

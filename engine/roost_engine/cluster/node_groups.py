@@ -70,7 +70,8 @@ class NodeGroups:
 
     def among(self, nodes: NodeSet) -> dict[NodeGroup, NodeSet]:
         """Return the groups of some nodes, which are few, and which of the nodes each has."""
-        found, group_of = dict[NodeGroup, NodeSet](), self.of_node
+        found: dict[NodeGroup, NodeSet] = {}
+        group_of = self.of_node
         for node in nodes_in(nodes):
             group = group_of[node]
             found[group] = found.get(group, NO_NODES) | 1 << node
@@ -109,7 +110,7 @@ class NodeGroups:
 
     def check(self, kinds: Sequence[int], free_masks: Sequence[int]) -> None:
         """Raise AssertionError where a node is in another group than its kind and free GPUs say."""
-        there = dict[tuple[int, int], NodeSet]()
+        there: dict[tuple[int, int], NodeSet] = {}
         for node, key in enumerate(zip(kinds, free_masks, strict=True)):
             there[key] = there.get(key, NO_NODES) | 1 << node
             group = self.of_node[node]

@@ -46,7 +46,7 @@ class Seats:
 
     def partners(self, job_id: JobId) -> tuple[JobId, ...]:
         """Return the jobs that share a GPU with one, each once."""
-        found = dict[JobId, None]()
+        found: dict[JobId, None] = {}
         for slot in self.slots(job_id):
             found |= dict.fromkeys(self._holders[slot.node, slot.gpu])
         found.pop(job_id, None)

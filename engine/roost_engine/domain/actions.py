@@ -1,6 +1,6 @@
 """The engine's requests to the edge, each with its reason."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeAlias
 
 import numpy as np
@@ -8,12 +8,13 @@ from numpy.typing import NDArray
 
 from roost_engine.domain.lazy import Lazy
 from roost_engine.domain.model import JobId, NodeShare, Placement
+from roost_engine.domain.value import value
 
 Exclusions: TypeAlias = tuple[tuple[str, int], ...]
 """(reason, number of nodes) for the nodes that were ruled out before scoring."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@value(kw_only=True, eq=False)
 class Decision:
     """How a job's placement was chosen: the raw material of `explain`.
 
@@ -47,7 +48,7 @@ class Decision:
     neighbour: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class Place:
     """Have Slurm start the job on exactly these GPUs, now."""
 
@@ -56,7 +57,7 @@ class Place:
     decision: Lazy[Decision]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class PinStanding:
     """Let the job wait in Slurm for exactly these GPUs, some of which other jobs still hold.
 
@@ -76,14 +77,14 @@ class PinStanding:
     is_preempting: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class Unpin:
     """Take back a standing pin: the job waits for Roost again."""
 
     job_id: JobId
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class Wait:
     """Keep the job waiting. Sent when its wait begins and when its reason or deadline changes.
 
@@ -99,7 +100,7 @@ class Wait:
     exclusions: Lazy[Exclusions] = field(default_factory=lambda: Lazy.of(()))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class Preempt:
     """Stop a running job and let it wait again.
 
@@ -116,7 +117,7 @@ class Preempt:
     for_job: JobId | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class LetGo:
     """Release the job to plain Slurm, because Roost cannot place it."""
 
@@ -124,7 +125,7 @@ class LetGo:
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class WakeAt:
     """Send a Tick at this time.
 
@@ -134,7 +135,7 @@ class WakeAt:
     at_s: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class PolicyFailed:
     """A policy failed and the heuristic beside it answered: to be logged and counted.
 

@@ -5,7 +5,7 @@ clock and keeps it (the simulator starts at 0; roostd carries it across restarts
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeAlias
 
 import numpy as np
@@ -14,11 +14,12 @@ from numpy.typing import NDArray
 from roost_engine.domain.model import GpuUuid, JobId, JobSpec, NodeName, NodeShare, NodeSpec
 from roost_engine.domain.pair_correction import PairCorrection
 from roost_engine.domain.topology import LinkMatrix
+from roost_engine.domain.value import value
 
 LOAD_COLUMNS = ("sm_frac", "memory_activity_frac", "pcie_bytes_per_s", "nvlink_bytes_per_s")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class NodeSeen:
     """Slurm reports a node for the first time, or a node of which something has changed."""
 
@@ -26,7 +27,7 @@ class NodeSeen:
     node: NodeSpec
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class NodeLost:
     """Slurm no longer knows the node. The jobs on it end by events of their own."""
 
@@ -34,7 +35,7 @@ class NodeLost:
     name: NodeName
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class TopologySeen:
     """A probe reports how the GPUs of a node are linked."""
 
@@ -45,7 +46,7 @@ class TopologySeen:
     gpu_memory_bytes: int = 0  # of its smallest GPU; 0: not known
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@value(kw_only=True, eq=False)
 class LoadSeen:
     """A probe reports the load of a node's GPUs.
 
@@ -59,7 +60,7 @@ class LoadSeen:
     load: NDArray[np.float32]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class GpuHealthChanged:
     """A probe reports that a GPU broke (`fault` names how) or works again (`fault` is empty)."""
 
@@ -69,7 +70,7 @@ class GpuHealthChanged:
     fault: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class EarlierRuns:
     """The runs of a job from which it came back into the queue.
 
@@ -86,7 +87,7 @@ class EarlierRuns:
     work_s: float = 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class WaitSoFar:
     """A wait that began before the engine that continues it.
 
@@ -117,7 +118,7 @@ class WaitSoFar:
     overtakes: tuple[JobId, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class JobQueued:
     """A job waits for GPUs, and nothing but Roost's decision keeps it from starting.
 
@@ -131,7 +132,7 @@ class JobQueued:
     wait: WaitSoFar | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class JobChanged:
     """A waiting job's request has changed; `job` is the whole new request."""
 
@@ -139,7 +140,7 @@ class JobChanged:
     job: JobSpec
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class JobWithdrawn:
     """A waiting job is no longer Roost's to place.
 
@@ -151,7 +152,7 @@ class JobWithdrawn:
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class JobStarted:
     """Slurm allocated these shares to a job.
 
@@ -183,7 +184,7 @@ class JobStarted:
     runs: EarlierRuns | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class JobEnded:
     """The job holds no resources any more, or left the queue for good."""
 
@@ -191,7 +192,7 @@ class JobEnded:
     job_id: JobId
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class PlacementRefused:
     """Slurm did not start a placed job. The job waits again and is decided again after a pause."""
 
@@ -200,7 +201,7 @@ class PlacementRefused:
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class JobsStopped:
     """Running jobs were stopped before their end, as Preempt requested; they now wait again."""
 
@@ -208,7 +209,7 @@ class JobsStopped:
     job_ids: tuple[JobId, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class PreemptionRefused:
     """Slurm refused to stop a job: it keeps running, and the job for which it was to stop waits."""
 
@@ -217,7 +218,7 @@ class PreemptionRefused:
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class SpeedSeen:
     """The speed of a running job changes to this from now on.
 
@@ -231,7 +232,7 @@ class SpeedSeen:
     speed_frac: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class LinksSeen:
     """How busy the links of a running job's GPUs have been since the job last started.
 
@@ -247,7 +248,7 @@ class LinksSeen:
     nic_frac: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class TimerPinned:
     """An operator set a timer of the gate by hand, or returned it to the gate.
 
@@ -261,7 +262,7 @@ class TimerPinned:
     pinned_s: float | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class QuotasSeen:
     """Slurm's limits leave this much now, the running jobs subtracted.
 
@@ -276,7 +277,7 @@ class QuotasSeen:
     node_cpus: Mapping[str, Mapping[NodeName, float]] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class SharesSeen:
     """Slurm promises users these shares of the cluster, from now on.
 
@@ -289,7 +290,7 @@ class SharesSeen:
     shares: Mapping[int, float]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class PairsSeen:
     """What reports of progress change of predicted losses of pairs of kinds, from now on.
 
@@ -302,7 +303,7 @@ class PairsSeen:
     pairs: tuple[PairCorrection, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class Tick:
     """Time passed: the answer to a WakeAt."""
 

@@ -6,11 +6,12 @@ Every GPU index is a gres index: Slurm calls GPU i of a node IDX:i, and Roost gi
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import repeat
 from typing import NewType
 
 from roost_engine.domain.tier import Tier
+from roost_engine.domain.value import value
 
 JobId = NewType("JobId", str)  # "123", or "123_7" for one task of a job array
 NodeName = NewType("NodeName", str)
@@ -18,7 +19,7 @@ GpuUuid = NewType("GpuUuid", str)
 UNKNOWN_USER = -1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class Shape:
     """One way to spread a job over nodes: as many GPUs, CPUs and bytes of memory on each node."""
 
@@ -37,7 +38,7 @@ class Shape:
         return self.node_count * self.gpus_per_node
 
 
-@dataclass(frozen=True, slots=True)
+@value()
 class QuotaUse:
     """What one job takes of a quota: a limit of Slurm's that several jobs share.
 
@@ -50,7 +51,7 @@ class QuotaUse:
     amount: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class JobSpec:
     """A job's request, in Roost's terms."""
 
@@ -100,7 +101,7 @@ class JobSpec:
         return same == other
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class NodeSpec:
     """A node as Slurm describes it; Slurm alone says whether the node may be used."""
 
@@ -116,7 +117,7 @@ class NodeSpec:
     has_seats: bool = False  # Slurm has a second seat for each of its GPUs
 
 
-@dataclass(frozen=True, slots=True)
+@value()
 class NodeShare:
     """The resources that one job holds on one node."""
 
@@ -127,7 +128,7 @@ class NodeShare:
     seat: int = 0  # of each of the GPUs: see domain.slot
 
 
-@dataclass(frozen=True, slots=True)
+@value()
 class Placement:
     """The nodes and GPUs for a job; Slurm gives a job the same GPU indices on each of its nodes.
 

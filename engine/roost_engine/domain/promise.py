@@ -1,10 +1,11 @@
 """By when a job has ended, as far as that is guessed, and by when one starts that waits for it."""
 
-from dataclasses import dataclass
 from math import inf
 
+from roost_engine.domain.value import value
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+
+@value(kw_only=True)
 class Guess:
     """By when a job is taken to have ended, for lack of a time limit that can be used.
 
@@ -20,7 +21,7 @@ class Guess:
     is_outlived: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class Promise:
     """The start of a waiting job for which nodes are reserved.
 

@@ -167,7 +167,7 @@ def future_key(
         return _BEHIND_ALL, ()
     job = record.spec
     from_s = max(job.submit_s, job.eligible_s)
-    keys = list[SortKey]()
+    keys: list[SortKey] = []
     for moved_s in (0.0, _PROBE_S):
         spec = _moved(job, from_s + moved_s)
         fresh = JobRecord(spec=spec, state=JobState.WAITING, queued_s=from_s + moved_s)

@@ -128,7 +128,7 @@ class Calibration:
         Args:
             started_s: when a job started; inf: it waits; None: it left without a start.
         """
-        still = list[_Open]()
+        still: list[_Open] = []
         for each in self._open:
             start_s = started_s(each.job_id)
             if start_s == inf:
@@ -177,7 +177,7 @@ class Calibration:
 
     def _quantiles(self, at_s: float) -> Sequence[float]:
         """Return the 10 %, 50 % and 90 % quantiles of z."""
-        waits = dict[int, NDArray[np.float64]]()
+        waits: dict[int, NDArray[np.float64]] = {}
         for each in self._open:
             counts = waits.setdefault(int(each.at_s // DAY_S), np.zeros(_BIN_COUNT))
             counts[each.bin(at_s)] += 1.0

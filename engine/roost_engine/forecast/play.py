@@ -132,7 +132,7 @@ class Play:
         self._by_size = sorted(self._groups, key=lambda group: group.least_count)
         self._wanted_count = self._left_count = len(snapshot.waiting)
         self._start_s = [inf] * self._wanted_count
-        self._gone = set[int]()  # backfilled, and still in the heap of their group
+        self._gone: set[int] = set()  # backfilled, and still in the heap of their group
         self._later: list[tuple[float, int, Entrant]] = []  # jobs that may not be placed yet
         for entrant in waiting:
             if entrant.at_s > snapshot.at_s:
@@ -350,7 +350,7 @@ class Play:
         part, nodes = self._groups[turn[3]].parts[0], self._nodes
         able = nodes.able(part)
         chosen, missing, start_s = able, part.node_count - able.bit_count(), self.at_s
-        gained = dict[int, int]()
+        gained: dict[int, int] = {}
         for end_s, _, held in self._limits:
             if missing <= 0:
                 break

@@ -49,7 +49,7 @@ class PreemptingPlay(Play):
         super().__init__(snapshot, rest_s, waiting, to_come)
         assert snapshot.displacing is not None
         self._rule, self._wishes = snapshot.displacing, snapshot.wishes
-        self._runs = dict[int, _Run]()
+        self._runs: dict[int, _Run] = {}
         for number, (running, left_s) in enumerate(zip(snapshot.running, rest_s, strict=True), 1):
             if running.stoppable is not None:
                 from_s, key, wish, limit_s = running.stoppable
@@ -110,7 +110,7 @@ class PreemptingPlay(Play):
         """Return the nodes that would hold a job if the first victims stopped; none: too few."""
         chosen = able = self._nodes.able(part)
         missing = part.node_count - able.bit_count()
-        gained = dict[int, int]()
+        gained: dict[int, int] = {}
         for victim in victims:
             if missing <= 0:
                 break

@@ -191,7 +191,9 @@ def _kaplan_meier(marks: Sequence[tuple[float, bool, float]]) -> WaitingCurve:
     The marks are ascending; of waits of equal length the answered ones come first.
     """
     at_risk = sum(weight for _, _, weight in marks)
-    times, survivals, survival, last_s = list[float](), list[float](), 1.0, -inf
+    times: list[float] = []
+    survivals: list[float] = []
+    survival, last_s = 1.0, -inf
     for waited_s, is_censored, weight in marks:
         if not is_censored and at_risk > 0:
             longer = at_risk - weight

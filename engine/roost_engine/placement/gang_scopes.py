@@ -130,7 +130,7 @@ class FewNodes:
                 return NO_NODES
             return nodes if node_count <= count else self._rack_by_rack(nodes, (nodes,), count)
         chosen, tables = NO_NODES, self._cluster.tables
-        by_score = dict[int, dict[int, NodeSet]]()  # nodes by score and number of free GPUs
+        by_score: dict[int, dict[int, NodeSet]] = {}  # nodes by score and number of free GPUs
         for free_count, kind, free, nodes in self._fullest_first:
             if free & mask == mask:
                 level = by_score.setdefault(tables[kind].score_by_set[mask], {})
@@ -228,7 +228,8 @@ class ManyNodes:
             return node_set(nodes[fits[:count]].tolist())
         tables = self._cluster.tables
         scores = [table.score_by_set[mask] if mask <= table.full_mask else 0 for table in tables]
-        score, chosen = np.array(scores)[kind[fits]], list[int]()
+        score = np.array(scores)[kind[fits]]
+        chosen: list[int] = []
         levels = dict.fromkeys([scores[kind] for kind in self.count_by_kind])
         for level in sorted(levels, reverse=True):
             if len(chosen) == count:

@@ -75,7 +75,8 @@ def find_gangs(
         ]
     if len(racks) > 1:
         scopes.append(scope_of(cluster, nodes & ~required, racks) if required else everything)
-    fixed, found = mask_of(fixed_indices), dict[tuple[NodeSet, int], None]()
+    found: dict[tuple[NodeSet, int], None] = {}
+    fixed = mask_of(fixed_indices)
     for scope in scopes:
         masks = [fixed] if fixed else _index_sets(cluster, shape, scope, needed)
         for mask in masks:
@@ -135,7 +136,7 @@ def _count_by_rack(cluster: Cluster, nodes: NodeSet) -> dict[int, int]:
         of_racks = enumerate(cluster.rack_nodes)
         return {rack: count for rack, of in of_racks if (count := (of & nodes).bit_count())}
     if nodes.bit_count() <= _FEW:
-        few = dict[int, int]()
+        few: dict[int, int] = {}
         for node in nodes_in(nodes):
             rack = cluster.rack_of[node]
             few[rack] = few.get(rack, 0) + 1

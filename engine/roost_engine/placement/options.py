@@ -110,7 +110,7 @@ def gang_features(
         float32 [gang, feature].
     """
     wanted = [part for gang in options for part in gang.parts]
-    by_kind = dict[int, list[tuple[int, int]]]()
+    by_kind: dict[int, list[tuple[int, int]]] = {}
     for kind, free, mask in wanted:
         by_kind.setdefault(kind, []).append((free, mask))
     for kind, pairs in by_kind.items():

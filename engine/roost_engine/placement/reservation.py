@@ -113,8 +113,9 @@ def _able(
     """
     gpu_free = cluster.gpu_free
     able = nodes & gpu_free.at_least[gpu_count]
-    left, time_s, freed = nodes & ~able, at_s, dict[int, int]()
-    seats, ended = cluster.seats, set[JobId]()
+    left, time_s, seats = nodes & ~able, at_s, cluster.seats
+    freed: dict[int, int] = {}
+    ended: set[JobId] = set()
     for end_s, ending in groupby(ends, lambda end: max(end[0], at_s)):
         if end_s > time_s:
             yield time_s, able

@@ -218,7 +218,8 @@ def find_nodes_with(
         gpu_indices: ascending.
         nodes: those on which the GPUs are free, one or more.
     """
-    mask, chosen = mask_of(gpu_indices), list[NodeOption]()
+    chosen: list[NodeOption] = []
+    mask = mask_of(gpu_indices)
     options = [
         NodeOption(some, group.kind, cluster.tables[group.kind].only(group.free, mask))
         for group, some in cluster.groups.among(nodes).items()

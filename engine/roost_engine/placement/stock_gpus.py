@@ -63,7 +63,7 @@ def _choose(
     roomiest = max(by_socket, key=len)
     if len(roomiest) >= gpu_count:
         return tuple(sorted(pick(lanes, roomiest, gpu_count)))
-    chosen = list[int]()
+    chosen: list[int] = []
     for position, socket in enumerate(by_socket):
         later = sum(len(other) for other in by_socket[position + 1 :])
         wanted = min(max(gpu_count - len(chosen) - later, 0), len(socket))

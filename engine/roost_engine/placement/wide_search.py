@@ -63,12 +63,12 @@ def various_nodes(cluster: Cluster, gpu_count: int, nodes: NodeSet) -> Sequence[
         gpu_count: GPUs wanted.
         nodes: those with capacity, one or more.
     """
-    by_kind = dict[int, list[NodeOption]]()
+    by_kind: dict[int, list[NodeOption]] = {}
     for group in cluster.groups:
         if some := group.nodes & nodes:
             choice = cluster.tables[group.kind].choice(group.free, gpu_count)
             by_kind.setdefault(group.kind, []).append(NodeOption(some, group.kind, choice))
-    chosen = list[NodeOption]()
+    chosen: list[NodeOption] = []
     for options in by_kind.values():
         options.sort(key=lambda one: (-one.choice.best_static_score, one.nodes & -one.nodes))
         chosen += [

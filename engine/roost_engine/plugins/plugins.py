@@ -53,13 +53,8 @@ from roost_engine.scoring.graph_score import GraphScore
 from roost_engine.scoring.heuristic import HeuristicScore
 from roost_engine.scoring.neighbour_corrections import Corrections
 from roost_engine.scoring.neighbours import NeighbourScore
-from roost_engine.sharing.pairs import (
-    PairRule,
-    Pairs,
-    PairsState,
-    SeparationConfig,
-    SharingConfig,
-)
+from roost_engine.sharing.pairs import PairRule, Pairs, PairsState, SharingConfig
+from roost_engine.sharing.separation_budget import SeparationBudget, SeparationState
 
 GateNumbers: TypeAlias = DelayConfig | DallyConfig | None
 
@@ -87,7 +82,7 @@ class Policies:
         learned: the parts whose knowledge outlives the engine.
         ends: how predictions take part in reservations; None: time limits alone do.
         sharing: says which pairs of jobs may share a GPU; None: no pair.
-        separation: when a pair that turned out bad is separated; None: never.
+        separation: when a pair that turned out bad is separated, and how often still; None: never.
     """
 
     order: OrderPolicy = field(default_factory=PriorityOrder)
@@ -100,7 +95,7 @@ class Policies:
     learned: "LearnedParts" = field(default_factory=lambda: LearnedParts())
     ends: EndsConfig | None = None
     sharing: PairRule | None = None
-    separation: SeparationConfig | None = None
+    separation: SeparationBudget | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,6 +105,7 @@ class LearnedParts:
     gate: DelayGate | None = None
     preemption: NetworkPreemption | None = None
     sharing: Pairs | None = None
+    separation: SeparationBudget | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,6 +116,7 @@ class Knowledge:
     preemption: PreemptionState | None = None
     sharing: PairsState | None = None
     predictors: PredictorsState | None = None
+    separation: SeparationState | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -310,8 +307,12 @@ class Plugins:
         pairs = Pairs(self.sharing)
         if self.knowledge.sharing is not None:
             pairs.restore(self.knowledge.sharing)
-        learned = replace(policies.learned, sharing=pairs)
-        separation = self.sharing.separation
+        separation = None
+        if self.sharing.separation is not None:
+            separation = SeparationBudget(self.sharing.separation)
+            if self.knowledge.separation is not None:
+                separation.restore(self.knowledge.separation)
+        learned = replace(policies.learned, sharing=pairs, separation=separation)
         return replace(policies, sharing=pairs, separation=separation, learned=learned)
 
     def _with_preemption(self, policies: Policies) -> Policies:
@@ -358,4 +359,6 @@ def _without_predictors(policies: Policies, before: Knowledge) -> Knowledge:
         found = replace(found, preemption=learned.preemption.state())
     if learned.sharing is not None:
         found = replace(found, sharing=learned.sharing.state())
+    if learned.separation is not None:
+        found = replace(found, separation=learned.separation.state())
     return found

@@ -17,6 +17,7 @@ from roost_engine.policies.preemption_protocols import (
     ServesDeferred,
 )
 from roost_engine.policies.slots import FaultLog, PolicySlot
+from roost_engine.policies.stoppable_jobs import StoppableJobs
 
 
 class PreemptionSlot(PolicySlot):
@@ -96,7 +97,7 @@ class PreemptionSlot(PolicySlot):
                 return count
 
             return ranked[: self.ask(counted, lambda: 0)]
-        found = list[JobRecord]()
+        found: list[JobRecord] = []
         for each in ranked:
             if each.state is JobState.RUNNING:
                 if not self._displaces(job, each, at_s):
@@ -147,6 +148,8 @@ class PreemptionSlot(PolicySlot):
     def _among(
         self, running: Sequence[JobRecord], chosen: Sequence[JobRecord]
     ) -> Sequence[JobRecord]:
+        if isinstance(running, StoppableJobs) and running.is_ranking(chosen):
+            return chosen
         if not set(map(id, running)).issuperset(map(id, chosen)):
             raise PolicyError(f"{self.name} chose a job that may not be stopped")
         return chosen

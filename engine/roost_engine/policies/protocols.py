@@ -8,7 +8,7 @@ the policy.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
@@ -18,6 +18,7 @@ from roost_engine.cluster.cluster import Cluster
 from roost_engine.cluster.node_sets import NodeSet
 from roost_engine.domain.model import JobId, JobSpec, Shape
 from roost_engine.domain.tier import Tier
+from roost_engine.domain.value import value
 from roost_engine.job_record import JobRecord
 from roost_engine.placement.candidates import Candidates, Listing
 from roost_engine.placement.eligibility import Hint
@@ -27,7 +28,7 @@ from roost_engine.placement.eligibility import Hint
 SortKey: TypeAlias = tuple[int | float | str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class QueueView:
     """What an order sees.
 
@@ -44,7 +45,7 @@ class QueueView:
     known: Mapping[JobId, JobRecord] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@value()
 class QueueMark:
     """How far queue and cluster have changed; two marks tell what happened in between.
 
@@ -87,12 +88,12 @@ class RefreshedOrder(OrderPolicy, Protocol):
 # -- gate --------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@value()
 class Allow:
     """The job may take the offer."""
 
 
-@dataclass(frozen=True, slots=True)
+@value()
 class Defer:
     """The job should wait for something better until a deadline (engine time)."""
 
@@ -103,7 +104,7 @@ class Defer:
 GateVerdict: TypeAlias = Allow | Defer
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class Offer:
     """GPUs that a job could have now.
 
@@ -128,7 +129,7 @@ class Offer:
     lost_frac: Callable[[], float] = lambda: 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class WaitEnded:
     """How a wait came out.
 
@@ -144,7 +145,7 @@ class WaitEnded:
     at_s: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class RunEnded:
     """How a run came out.
 
@@ -175,7 +176,7 @@ class AlwaysOpen(GatePolicy, Protocol):
     is_always_open: Literal[True]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class TimerView:
     """What operators see of one timer class.
 
@@ -287,7 +288,7 @@ class RowwiseScore(ScorePolicy, Protocol):
     is_rowwise: Literal[True]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@value(kw_only=True, eq=False)
 class ScoreQuestion:
     """Everything that a score policy may read of one decision.
 

@@ -306,7 +306,8 @@ class RunTimeHistory:
 
     def known_kinds(self, job: JobSpec, at_s: float) -> tuple[KnownKind, ...]:
         """Return what is known of each kind that a job is of, in the order of `kinds_of`."""
-        found, hazards = list[KnownKind](), _PRIOR
+        found: list[KnownKind] = []
+        hazards = _PRIOR
         for kind in kinds_of(job, self._reads_limits):
             sums = self._kinds.get(kind.name)
             if sums is None:

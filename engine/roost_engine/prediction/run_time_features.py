@@ -106,7 +106,8 @@ def _by_level(job: JobSpec, kinds: Sequence[KnownKind]) -> dict[str, KnownKind]:
     has["name"] = bool(normalised(job.name))
     if job.user_id < 0:
         has.update(dict.fromkeys(_RECENT, False))
-    found, rest = dict[str, KnownKind](), iter(kinds)
+    found: dict[str, KnownKind] = {}
+    rest = iter(kinds)
     wider = kinds[0]
     for level in _LEVELS:
         if has.get(level, True):

@@ -167,16 +167,13 @@ class SpeedPredictor:
         self._stretches = [Stretch() for _ in range(3)]
         # What the stretches have made of speeds, of as many as the table has, until they change.
         self._stretched_speeds: dict[TierSpeeds, TierSpeeds] = {}
+        self._of_models: dict[TierSpeeds, SpeedEstimate] = {}  # likewise, of what jobs name
 
     def estimate(self, job: JobSpec) -> SpeedEstimate:
         """Return what is believed of a job now."""
         named = self._table.speeds(job.model, job.gpu_count) if job.model else None
         if named is not None:
-            return SpeedEstimate(
-                speeds=self._stretched(named),
-                source=Source.PROFILE,
-                confidence_frac=_PROFILE_CONFIDENCE_FRAC,
-            )
+            return self._of_model(named)
         typical = self._stretched(self._table.typical(job.gpu_count))
         seen = self._seen.get(_kind(job))
         if seen is None:
@@ -214,11 +211,25 @@ class SpeedPredictor:
             confidence_frac=known / total * _PROFILE_CONFIDENCE_FRAC,
         )
 
+    def _of_model(self, named: TierSpeeds) -> SpeedEstimate:
+        found = self._of_models.get(named)
+        if found is None:
+            found = self._of_models[named] = SpeedEstimate(
+                speeds=self._stretched(named),
+                source=Source.PROFILE,
+                confidence_frac=_PROFILE_CONFIDENCE_FRAC,
+            )
+        return found
+
+    def _forget_stretched(self) -> None:
+        self._stretched_speeds.clear()
+        self._of_models.clear()
+
     def _stretched(self, speeds: TierSpeeds) -> TierSpeeds:
         found = self._stretched_speeds.get(speeds)
         if found is None:
             if len(self._stretched_speeds) >= _MOST_KINDS:
-                self._stretched_speeds.clear()
+                self._forget_stretched()
             found = self._stretched_speeds[speeds] = self._stretch(speeds)
         return found
 
@@ -264,7 +275,7 @@ class SpeedPredictor:
         exposed_best = _exposed(believed.at(closest))
         seen = (1.0 + exposed_best) / min(speed_frac, 1.0) - 1.0
         self._stretches[tier].add(seen, _exposed(believed.at(tier)), run.at_s)
-        self._stretched_speeds.clear()
+        self._forget_stretched()
 
     def state(self) -> SpeedState:
         """Everything learned, as plain data."""
@@ -282,7 +293,7 @@ class SpeedPredictor:
     def restore(self, state: SpeedState) -> None:
         """Know what was known when `state` was taken, and nothing else."""
         self._seen = NotedDict((kind, _copied(runs)) for kind, runs in state.seen)
-        self._stretched_speeds.clear()
+        self._forget_stretched()
         self._stretches = [replace(stretch) for stretch in state.stretches] or [
             Stretch() for _ in range(3)
         ]
@@ -347,7 +358,7 @@ def _busy_frac(run: RunEnded) -> float | None:
     if told:
         return min(max(told), 1.0)
     cluster = run.cluster
-    found = list[float]()
+    found: list[float] = []
     for share in run.job.shares:
         row = cluster.index_of[share.node]
         if not cluster.loads.known_frac[row]:

@@ -8,7 +8,7 @@ Page: docs/design/0006-preemption.md.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from roost_engine.cluster.node_sets import NodeSet, node_set
+from roost_engine.cluster.node_sets import NodeSet
 from roost_engine.cluster.tiers import closest_tier, tier_of
 from roost_engine.domain.actions import Action, Decision, Place
 from roost_engine.domain.lazy import Lazy
@@ -81,14 +81,11 @@ class Migration:
         It may be wrong only where it returns True.
         """
         cluster, shares = self._table.cluster, record.shares
-        own = node_set(
-            cluster.index_of[share.node] for share in shares if share.node in cluster.index_of
-        )
-        for shape in record.spec.shapes:
-            usable = cluster.gpu_free.at_least[shape.gpus_per_node] | own
-            if shape.node_count <= len(shares) and usable & gained:
-                return True
-        return False
+        shapes = [shape for shape in record.spec.shapes if shape.node_count <= len(shares)]
+        if any(cluster.gpu_free.at_least[shape.gpus_per_node] & gained for shape in shapes):
+            return True
+        # Its own nodes count too: there it would have more than what is free.
+        return bool(shapes and cluster.nodes_named(share.node for share in shares) & gained)
 
     def advance(self, at_s: float, actions: list[Action]) -> None:
         """Place the stopped jobs as planned; drop the plans that cannot be carried out."""

@@ -89,7 +89,7 @@ class Preemption:
             self._track_running(job_id, record)
 
     def _track_running(self, job_id: JobId, record: JobRecord) -> None:
-        self._table.running[job_id] = record
+        self._table.running.add(record)
         if self._policy.renews_leases:
             self._table.alarm(record.safe_until_s, job_id)
 
@@ -105,7 +105,8 @@ class Preemption:
         if self._policy.renews_leases or self.is_wanted:
             self._stop_for_others(at_s, actions)
         if self._migration is not None and self._migration.is_due:
-            self._migration.consider(self._stoppable(at_s), reserved, at_s, actions)
+            stoppable = self._table.running.stoppable(at_s)
+            self._migration.consider(stoppable, reserved, at_s, actions)
         self._settled_s = at_s if len(self._table.stopping) == stopping_count else inf
 
     def is_settled(self, at_s: float) -> bool:
@@ -119,7 +120,7 @@ class Preemption:
         return queue.has_blocked() or (self._policy.serves_deferred and queue.has_deferred())
 
     def _stop_for_others(self, at_s: float, actions: list[Action]) -> None:
-        policy, stoppable = self._policy, self._stoppable(at_s)
+        policy, stoppable = self._policy, self._table.running.stoppable(at_s)
         if not stoppable:
             return
         ranked = policy.first_to_go(stoppable, at_s)
@@ -134,10 +135,6 @@ class Preemption:
             record = self._table.jobs[job_id]
             victims = policy.displaced(record, ranked, at_s)
             self._displace(job_id, record, victims, at_s, actions, is_deferred=True)
-
-    def _stoppable(self, at_s: float) -> list[JobRecord]:
-        """Return the running jobs whose lease has ended, in the order in which they started."""
-        return [record for record in self._table.running.values() if record.safe_until_s <= at_s]
 
     def _displace(
         self,

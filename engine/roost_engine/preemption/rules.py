@@ -17,6 +17,7 @@ from roost_engine.policies.preemption_protocols import (
 from roost_engine.policies.protocols import SortKey
 from roost_engine.policies.slots import name_of
 from roost_engine.policies.stop_permission import StopPermission
+from roost_engine.policies.stoppable_jobs import StoppableJobs
 from roost_engine.queue.orders import Value, attained_service
 
 ROUND_S = 360.0  # of Gavel (OSDI 2020)
@@ -156,6 +157,10 @@ class DisplaceBy:
     def first_to_go(self, running: Sequence[JobRecord], at_s: float) -> Sequence[JobRecord]:
         """See policies.PreemptPolicy."""
         self._change_s = self.next_change(running, at_s)
+        if self.value is attained_service and isinstance(running, StoppableJobs):
+            ranking = running.by_attained_service(at_s)
+            self._ranked_values = list(zip(ranking.values, strict=True))
+            return ranking.jobs
         value = self.value
         values = [value(job, at_s) for job in running]
         # Flat keys: sorting tuples within tuples takes several times as long.

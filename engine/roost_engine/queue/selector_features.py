@@ -272,6 +272,38 @@ class _WaitingJobs:
             self._unused.append(self._line_of.pop(job_id)[2])
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Frame:
+    """The part of the image of a cluster that stays as long as its nodes do.
+
+    Attributes:
+        key: the sizes of the nodes.
+        width: GPUs of the largest node.
+        missing: bool [node, GPU], GPUs that are not there.
+        rows, shown: indices of the sorted GPUs that are shown, evenly spaced: [node, 8].
+        places: which of the sorted nodes are shown.
+    """
+
+    key: bytes
+    width: int
+    missing: NDArray[np.bool_]
+    rows: NDArray[np.intp]
+    shown: NDArray[np.intp]
+    places: NDArray[np.intp]
+
+    @classmethod
+    def of(cls, sizes: NDArray[np.int64], key: bytes) -> "_Frame":
+        count, width = len(sizes), max(int(sizes.max()), 1)
+        return cls(
+            key=key,
+            width=width,
+            missing=np.arange(width) >= sizes[:, None],
+            rows=np.arange(count)[:, None],
+            shown=np.arange(IMAGE_GPU_COUNT) * sizes[:, None] // IMAGE_GPU_COUNT,
+            places=np.arange(IMAGE_NODE_COUNT) * count // IMAGE_NODE_COUNT,
+        )
+
+
 class _RunningJobs:
     """Which GPUs are held, since when, and until when that is expected."""
 
@@ -279,7 +311,7 @@ class _RunningJobs:
         self._predictors, self._waiting = predictors, waiting
         self._held: dict[JobId, tuple[_Shares, _Where]] = {}
         self._since_s = self._until_s = np.full((64, MAX_GPUS), -1.0)
-        self._columns: dict[int, NDArray[np.intp]] = {}  # by number of GPUs
+        self._frame: _Frame | None = None  # of the cluster that was last seen
 
     def image(self, view: QueueView) -> NDArray[np.float32]:
         """Return both parts of the image of the cluster, flat."""
@@ -290,24 +322,29 @@ class _RunningJobs:
         self._update(view)
         if not count:
             return np.zeros(2 * IMAGE_NODE_COUNT * IMAGE_GPU_COUNT, dtype=np.float32)
-        since_s, until_s = self._since_s[:count], self._until_s[:count]
+        frame = self._frame_of(cluster.gpu_count[:count])
+        width = frame.width
+        since_s, until_s = self._since_s[:count, :width], self._until_s[:count, :width]
         # A job that has outlived what was expected is expected to run half as long again.
         left_s = np.maximum(until_s - view.at_s, (view.at_s - since_s) * 0.5)
         left = np.where(since_s >= 0.0, np.maximum(_ln_time(left_s), 0.01), 0.0)
-        sizes = cluster.gpu_count[:count]
-        left[np.arange(MAX_GPUS) >= sizes[:, None]] = np.inf  # GPUs that are not there, last
+        left[frame.missing] = np.inf  # GPUs that are not there, last
         left.sort(axis=1)
-        left = np.take_along_axis(left, self._shown_gpus(sizes), axis=1)
+        left = left[frame.rows, frame.shown]
         left[~cluster.usable[:count]] = 2.0
-        order = np.argsort(left.sum(axis=1), kind="stable")
-        shown = order[np.arange(IMAGE_NODE_COUNT) * count // IMAGE_NODE_COUNT]
-        part = np.minimum(left[shown], 2.0).astype(np.float32)
-        return np.concatenate(((part > 0).astype(np.float32).ravel(), part.ravel()))
+        order = left.sum(axis=1).argsort(kind="stable")
+        picture = np.empty((2, IMAGE_NODE_COUNT, IMAGE_GPU_COUNT), dtype=np.float32)
+        picture[1] = left[order[frame.places]]
+        np.minimum(picture[1], 2.0, out=picture[1])
+        picture[0] = picture[1] > 0.0
+        return picture.ravel()
 
-    def _shown_gpus(self, sizes: NDArray[np.int64]) -> NDArray[np.intp]:
-        """Return which of the sorted GPUs of each node are shown, evenly spaced: [node, 8]."""
-        shown = np.arange(IMAGE_GPU_COUNT) * sizes[:, None] // IMAGE_GPU_COUNT
-        return np.asarray(shown, dtype=np.intp)
+    def _frame_of(self, sizes: NDArray[np.int64]) -> "_Frame":
+        """Return what of the image depends on the sizes of the nodes alone."""
+        key = sizes.tobytes()
+        if self._frame is None or self._frame.key != key:
+            self._frame = _Frame.of(sizes, key)
+        return self._frame
 
     def _update(self, view: QueueView) -> None:
         held, shares_of = self._held, view.cluster.shares

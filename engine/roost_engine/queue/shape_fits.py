@@ -22,9 +22,9 @@ class ShapeFits:
     def __init__(self) -> None:
         self._number_of: dict[tuple[Shape, ...], int] = {}
         self._sizes, self._node_counts = _table(())  # [number, shape]
-        self._asked = list[int]()  # GPUs that some shape asks of a node
+        self._asked: list[int] = []  # GPUs that some shape asks of a node
         # By how many nodes have at least so many GPUs free, for each of `_asked`: bool [number].
-        self._known = dict[tuple[int, ...], NDArray[np.bool_]]()
+        self._known: dict[tuple[int, ...], NDArray[np.bool_]] = {}
 
     def number_of(self, shapes: tuple[Shape, ...]) -> int:
         """Return the number of the shapes of a job."""

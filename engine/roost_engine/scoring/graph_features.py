@@ -62,7 +62,8 @@ class ClusterGraph:
         self.network = np.zeros(0)
         # [4, node]: free mask, kind, rack, usable
         self._seen = np.zeros((4, 0), dtype=np.int64)
-        self._rack_sums = np.zeros((4, 0))  # free GPUs, GPUs, idle nodes, nodes
+        # Free GPUs, GPUs, idle nodes, nodes.
+        self._rack_sums = self._pod_sums = np.zeros((4, 0))
 
     @property
     def pod_count(self) -> int:
@@ -91,8 +92,10 @@ class ClusterGraph:
         changed = np.ones(count, dtype=np.bool_)
         changed[:known] = is_other
         job_ids = dict.fromkeys(cluster.take_changed_jobs())
-        for node in np.flatnonzero(seen[2, :known] != self._seen[2]).tolist():
-            job_ids.update(dict.fromkeys(self.residents.jobs_on.get(node, ())))
+        differs = bool(is_other.any())
+        if differs:
+            for node in np.flatnonzero(seen[2, :known] != self._seen[2]).tolist():
+                job_ids.update(dict.fromkeys(self.residents.jobs_on.get(node, ())))
         if known < count:
             self.duty = np.pad(self.duty, ((0, count - known), (0, 0)))
             self.network = np.pad(self.network, (0, count - known))
@@ -103,7 +106,7 @@ class ClusterGraph:
             self._set_duty(node)
         changed[list(touched)] = True
         changed[nodes_in(loaded)] = True
-        if is_other.any() or known < count:
+        if differs or known < count:
             self._sum_racks(cluster)
         return np.flatnonzero(changed)
 
@@ -143,8 +146,8 @@ class ClusterGraph:
         types = len(LINK_TYPES)
         rows = np.empty((count, size, len(GPU_COLUMNS)), dtype=np.float32)
         rows[:, :, :width] = state.transpose(0, 2, 1)
-        by_type = links.means(state).transpose(0, 3, 1, 2)
-        rows[:, :, width : width * (1 + types)] = by_type.reshape(count, size, types * width)
+        by_type = rows[:, :, width : width * (1 + types)].reshape(count, size, types, width)
+        by_type[:] = links.means(state).transpose(0, 3, 1, 2)  # a view: its last axis is split
         rows[:, :, width * (1 + types) :] = links.pairs_frac
         return rows.reshape(count * size, len(GPU_COLUMNS))
 
@@ -154,8 +157,10 @@ class ClusterGraph:
         rows = np.zeros((len(nodes), len(NODE_COLUMNS)), dtype=np.float32)
         rows[:, 2] = saturating(self.network[nodes])
         rows[:, 7] = self._seen[3, nodes]
-        for kind in np.flatnonzero(np.bincount(kinds)).tolist():
-            links, at = self.kinds[kind], np.flatnonzero(kinds == kind)
+        present = np.flatnonzero(np.bincount(kinds)).tolist()
+        for kind in present:
+            links = self.kinds[kind]
+            at = slice(None) if len(present) == 1 else np.flatnonzero(kinds == kind)
             duty = self.duty[nodes[at], : links.gpu_count]
             rows[at, 0] = POPCOUNT[free[at]] / links.gpu_count
             rows[at, 1] = np.add.reduce(duty, axis=1) / links.gpu_count
@@ -178,10 +183,7 @@ class ClusterGraph:
 
     def pod_rows(self) -> NDArray[np.float32]:
         """Return all pods: float32 [pod, column]."""
-        pod_of, count = self.pod_ids, self.pod_count
-        free, whole, _, nodes = (
-            np.bincount(pod_of, weights=part, minlength=count) for part in self._rack_sums
-        )
+        (free, whole, _, nodes), count = self._pod_sums, self.pod_count
         crossing = self.residents.pod_crossing
         load = np.array([crossing.get(pod, 0.0) for pod in range(count)])
         rows = np.empty((count, len(POD_COLUMNS)), dtype=np.float32)
@@ -202,3 +204,7 @@ class ClusterGraph:
         parts = (free, whole, (free == whole) & has_gpus, has_gpus)
         sums = [np.bincount(racks, weights=part, minlength=len(self.pod_ids)) for part in parts]
         self._rack_sums = np.stack(sums)
+        of_pods = [
+            np.bincount(self.pod_ids, weights=part, minlength=self.pod_count) for part in sums
+        ]
+        self._pod_sums = np.stack(of_pods)

@@ -81,20 +81,19 @@ class KindLinks:
         Returns:
             float32 [node, type, column, gpu]; 0 where a GPU has no such neighbour.
         """
-        nodes, columns, size = state.shape
-        sums = np.zeros((nodes, len(LINK_TYPES), columns, size), dtype=np.float32)
-        total = state[:, :, 0].copy()
-        for gpu in range(1, size):
-            total += state[:, :, gpu]
-        others = sums[:, self.commonest]
-        np.subtract(total[:, :, None], state, out=others)
+        sums = np.zeros((len(LINK_TYPES), *state.shape), dtype=np.float32)
+        totals = np.add.accumulate(state, axis=2)[:, :, -1:]  # one after the other, unlike a sum
+        others = sums[self.commonest]
+        np.subtract(totals, state, out=others)
         for kind, (neighbour, is_there) in self.neighbours.items():
+            near = sums[kind]
             for place in range(len(neighbour)):
-                sums[:, kind] += state[:, :, neighbour[place]] * is_there[place]
-            others -= sums[:, kind]
+                near += state[:, :, neighbour[place]] * is_there[place]
+            others -= near
+            near *= self.weights[kind]
         np.maximum(others, 0.0, out=others)  # what rounding leaves of a sum of nothing
-        sums *= self.weights
-        return sums
+        others *= self.weights[self.commonest]
+        return sums.transpose(1, 0, 2, 3)
 
 
 def _type_of(link: Link) -> int:

@@ -53,12 +53,12 @@ def batch_of(parts: Mapping[str, Array]) -> dict[str, Array]:
         for size, count in zip(INPUT_SIZES[name], array.shape, strict=True):
             if isinstance(size, str):
                 counts[size] = count
-    return {
-        name: parts[name]
-        if name in parts
-        else np.zeros([counts.get(str(size), size) for size in sizes], dtype=np.float32)  # type: ignore[arg-type]
-        for name, sizes in INPUT_SIZES.items()
-    }
+    found = dict(parts)
+    for name, sizes in INPUT_SIZES.items():
+        if name not in found:
+            shape = [counts[size] if isinstance(size, str) else size for size in sizes]
+            found[name] = np.zeros(shape, dtype=np.float32)
+    return found
 
 
 class GraphTree:
@@ -146,7 +146,7 @@ class GraphTree:
         shares = np.zeros((len(nodes), len(owner)), dtype=np.float32)
         shares[owner, np.arange(len(owner))] = 1 / cluster.gpu_count[nodes[owner]]
         rack_of = cluster.racks.ids[: len(cluster)]
-        racks = np.unique(rack_of[nodes])
+        racks = np.flatnonzero(np.bincount(rack_of[nodes]))  # each once, ascending
         node_shares, rack_rest = _shares(self.nodes, rack_of, racks, nodes)
         pods = np.arange(len(self.pods))
         rack_shares, pod_rest = _shares(self.racks, graph.pod_ids, pods, racks)
@@ -175,7 +175,7 @@ class GraphTree:
             at = np.flatnonzero(kinds == kind)
             blocks.append((at, self.graph.kinds[kind].gpu_count))
             rows.append(self.graph.gpu_rows(cluster, nodes[at], kind))
-        return blocks, np.concatenate(rows)
+        return blocks, rows[0] if len(rows) == 1 else np.concatenate(rows)
 
     def _put_gpus(self, nodes: NDArray[np.int64], blocks: list[_Block], answer: Array) -> None:
         """Store the embeddings of the GPUs of some nodes."""
@@ -247,13 +247,16 @@ def _shares(
         float32 [wanted group, changed member], each member's part of its group's mean; and
         float32 [wanted group, hidden], what the other members add to it.
     """
-    sizes = np.bincount(group, minlength=int(groups[-1]) + 1)[groups]
+    wanted = np.zeros(int(groups[-1]) + 1, dtype=np.bool_)
+    wanted[groups] = True
+    sizes = np.bincount(group, minlength=len(wanted))[groups]
     mine = group[changed] == groups[:, None]
     shares = (mine / sizes[:, None]).astype(np.float32)
-    place = np.full(int(group.max()) + 1, -1)
-    place[groups] = np.arange(len(groups))
-    place_of = place[group]
-    place_of[changed] = -1
-    others = np.flatnonzero(place_of >= 0)
-    rest = _sums(values[others], place_of[others], len(groups))
+    if len(changed) == sizes.sum():  # no other member
+        return shares, np.zeros((len(groups), values.shape[1]), dtype=np.float32)
+    is_other = group < len(wanted)
+    is_other[is_other] = wanted[group[is_other]]
+    is_other[changed] = False
+    others = np.flatnonzero(is_other)
+    rest = _sums(values[others], np.searchsorted(groups, group[others]), len(groups))
     return shares, np.asarray(rest / sizes[:, None], dtype=np.float32)

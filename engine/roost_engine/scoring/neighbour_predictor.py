@@ -85,7 +85,7 @@ class NeighbourPredictor:
     ) -> Prediction:
         rows, width = list[Array](), self._interference.width
         beside = {name: np.zeros((len(nodes), width), np.float32) for name in LEVELS}
-        closest = dict[JobId, int]()
+        closest: dict[JobId, int] = {}
         for position, node in enumerate(nodes):
             residents = self._around.residents(cluster, node)
             own = residents.jobs.index(job_id)

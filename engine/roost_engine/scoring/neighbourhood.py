@@ -174,7 +174,7 @@ class Neighbourhood:
         known = [on[node].rows.get(mask) for node, mask in sets]
         if None not in known:
             return cast(list[int], known)
-        missing = dict[int, dict[int, None]]()
+        missing: dict[int, dict[int, None]] = {}
         for (node, mask), row in zip(sets, known, strict=True):
             if row is None:
                 missing.setdefault(node, {})[mask] = None

@@ -40,10 +40,10 @@ from roost_engine.sharing.pairs import (
     CorrectedPair,
     LearningRule,
     PairRule,
-    SeparationConfig,
     Slowdown,
 )
 from roost_engine.sharing.separation import Separation
+from roost_engine.sharing.separation_budget import SeparationBudget
 from roost_engine.table.job_table import JobTable
 
 POLICY = "sharing"
@@ -96,7 +96,7 @@ class Seating:
         rule: says which pairs are good.
         table: the jobs.
         candidates: proposes whole GPUs.
-        separation: when bad pairs are separated; None: never.
+        separation: when bad pairs are separated, and how often still; None: never.
 
     Attributes:
         seats: the seats that jobs hold.
@@ -107,7 +107,7 @@ class Seating:
         rule: PairRule,
         table: JobTable,
         candidates: CandidatePolicy,
-        separation: SeparationConfig | None = None,
+        separation: SeparationBudget | None = None,
     ) -> None:
         self._table, self._candidates, self._rule = table, candidates, rule
         self.seats = table.cluster.seats = Seats()

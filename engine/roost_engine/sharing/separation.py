@@ -12,11 +12,11 @@ g: the number of GPUs. s: the speed beside the other job, of that alone; 1 where
 So a job that would only wait is stopped only where two jobs, side by side, get less done than one.
 
 No job is stopped for this once it was stopped MOST_STOPS times, for whatever reason. The time
-between two requests is limited too, and the number of stops in a partition and hour.
+between two requests is limited too, and the number of stops in a partition and hour:
+separation_budget.
 Page: docs/sharing.md.
 """
 
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import inf
@@ -27,12 +27,12 @@ from roost_engine.domain.model import JobId
 from roost_engine.job_record import JobRecord, JobState
 from roost_engine.policies.protocols import CandidatePolicy
 from roost_engine.policies.stop_permission import StopPermission
-from roost_engine.sharing.pairs import LearningRule, SeparationConfig
+from roost_engine.sharing.pairs import LearningRule
+from roost_engine.sharing.separation_budget import SeparationBudget
 from roost_engine.table.job_table import JobTable
 
 HORIZON_S = 3_600.0  # for which a separation is judged, as a lease in preemption
 MOST_STOPS = 3
-_HOUR_S = 3_600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Separation:
     """See the module.
 
     Args:
-        config: the numbers.
+        budget: the numbers, and what was stopped before.
         rule: knows what runs have taught of pairs.
         table: the jobs.
         candidates: proposes whole GPUs.
@@ -60,20 +60,17 @@ class Separation:
 
     def __init__(
         self,
-        config: SeparationConfig,
+        budget: SeparationBudget,
         rule: LearningRule,
         table: JobTable,
         candidates: CandidatePolicy,
     ) -> None:
-        self._config, self._rule = config, rule
+        self._budget, self._config, self._rule = budget, budget.config, rule
         self._table, self._candidates = table, candidates
-        named = config.partitions
+        named = budget.config.partitions
         self._permission = None if named is None else StopPermission(named)
         self._bad: dict[JobId, _Bad] = {}
         self._speeds: dict[JobId, tuple[JobId, float]] = {}  # beside which job, and how fast
-        self._asked: dict[JobId, float] = {}  # when, the latest last
-        self._parted: dict[JobId, set[JobId]] = {}  # which jobs a job was separated from
-        self._stops: deque[tuple[float, str]] = deque()  # when, and in which partition
 
     def note(self, record: JobRecord, other: JobRecord, speed_frac: float, at_s: float) -> None:
         """Note the speed of a job beside another, of that alone."""
@@ -89,11 +86,11 @@ class Separation:
     def forget(self, job_id: JobId) -> None:
         """Forget a job that has ended."""
         self._speeds.pop(job_id, None)
-        self._parted.pop(job_id, None)
+        self._budget.forget(job_id)
 
     def have_parted(self, job_id: JobId, host: JobId) -> bool:
         """Return whether a waiting job was separated from another one, or the other from it."""
-        return host in self._parted.get(job_id, ()) or job_id in self._parted.get(host, ())
+        return self._budget.have_parted(job_id, host)
 
     def consider(self, reserved: NodeSet, at_s: float, actions: list[Action]) -> None:
         """Ask a job of each bad pair to stop, where it may be stopped and that pays.
@@ -105,7 +102,7 @@ class Separation:
         """
         if not self._bad:
             return
-        self._forget_expired(at_s)
+        self._budget.forget_expired(at_s)
         for job_id, bad in tuple(self._bad.items()):
             pair = self._running(job_id, bad.beside)
             if pair is None:
@@ -113,7 +110,7 @@ class Separation:
                 continue
             if at_s - bad.since_s < self._config.settle_s:
                 continue
-            leaving = next((one for one in _last_first(pair) if self._may_stop(one, at_s)), None)
+            leaving = next((one for one in _last_first(pair) if self._may_stop(one)), None)
             if leaving is not None:
                 staying = pair[0] if leaving is pair[1] else pair[1]
                 if self._pays(leaving, staying, reserved, at_s):
@@ -133,15 +130,12 @@ class Separation:
         are_running = one.state is JobState.RUNNING and other.state is JobState.RUNNING
         return (one, other) if are_running else None
 
-    def _may_stop(self, record: JobRecord, at_s: float) -> bool:
+    def _may_stop(self, record: JobRecord) -> bool:
         if not record.spec.binding or record.stop_count >= MOST_STOPS:
             return False
         if self._permission is not None and not self._permission.may_stop(record):
             return False
-        if record.job_id in self._asked:
-            return False
-        spent_count = sum(name == record.spec.partition for _, name in self._stops)
-        return spent_count < self._config.budget_per_hour
+        return self._budget.allows(record.spec)
 
     def _pays(self, leaving: JobRecord, staying: JobRecord, reserved: NodeSet, at_s: float) -> bool:
         own_frac = self._speed(leaving.job_id, staying.job_id)
@@ -171,23 +165,14 @@ class Separation:
     ) -> None:
         bad = self._bad.pop(slow.job_id)
         self._bad.pop(bad.beside, None)
-        self._asked[leaving.job_id] = at_s
         staying_id = bad.beside if leaving is slow else slow.job_id
-        self._parted.setdefault(leaving.job_id, set()).add(staying_id)
-        self._stops.append((at_s, leaving.spec.partition))
+        self._budget.spend(leaving.spec, staying_id, at_s)
         speed = f"{self._speed(slow.job_id, bad.beside):.0%}"
         if leaving is slow:
             why = f"beside job {bad.beside} it reached {speed} of its speed alone"
         else:
             why = f"beside it job {slow.job_id} reached {speed} of its speed alone"
         self._table.ask_to_stop(leaving, f"leaves a shared GPU: {why}", None, at_s, actions)
-
-    def _forget_expired(self, at_s: float) -> None:
-        while self._stops and self._stops[0][0] <= at_s - _HOUR_S:
-            self._stops.popleft()
-        cooled_s = at_s - self._config.cooldown_s
-        while self._asked and next(iter(self._asked.values())) <= cooled_s:
-            del self._asked[next(iter(self._asked))]
 
 
 def _last_first(pair: Sequence[JobRecord]) -> list[JobRecord]:

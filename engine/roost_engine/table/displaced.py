@@ -27,7 +27,7 @@ def displaced_by(
         return []
     started, taken = jobs.get(event.job_id), frozenset(gpu_seats_of(event.shares))
     may_share = cluster.seats is not None and started is not None and started.spec.shares_gpus
-    found = list[JobId]()
+    found: list[JobId] = []
     for job_id in placing:
         record = jobs[job_id]
         if job_id == event.job_id or record.placement is None or not record.placement.is_exact:

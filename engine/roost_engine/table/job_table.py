@@ -29,6 +29,7 @@ from roost_engine.prediction.foreseen_ends import EndsConfig, ForeseenEnds
 from roost_engine.queue.job_queue import JobQueue
 from roost_engine.queue.quotas import Quotas
 from roost_engine.table.outcomes import Outcomes
+from roost_engine.table.running_jobs import RunningJobs
 from roost_engine.table.wait_reports import report_wait
 
 MAX_BACKOFF_S = 300.0
@@ -68,7 +69,7 @@ class JobTable:
         self.waiting: dict[JobId, None] = {}
         self.clearing: dict[JobId, None] = {}
         self.placing: dict[JobId, None] = {}
-        self.running: dict[JobId, JobRecord] = {}
+        self.running = RunningJobs()
         self.stopping: dict[JobId, None] = {}
         self.ended: OrderedDict[JobId, KnownJob] = OrderedDict()  # the oldest is forgotten first
         self.alarms: list[tuple[float, JobId]] = []
@@ -181,7 +182,7 @@ class JobTable:
         elif job_id in self.placing:
             del self.placing[job_id]
         elif job_id in self.running:
-            del self.running[job_id]
+            self.running.discard(job_id)
         else:
             self.stopping.pop(job_id, None)
             self.clearing.pop(job_id, None)
@@ -364,7 +365,7 @@ class JobTable:
     ) -> None:
         """Ask for the stop of a running job. A job that has not stopped in time keeps running."""
         job_id = record.job_id
-        self.running.pop(job_id, None)
+        self.running.discard(job_id)
         self.stopping[job_id] = None
         record.state, record.reason = JobState.STOPPING, reason
         record.safe_until_s = at_s + self.config.stop_timeout_s

@@ -152,7 +152,7 @@ class Composition:
         if self.sharing:
             _, numbers = parse_sharing(self.sharing)
             rule_of_pairs = sharing_of(self.sharing, information)
-            separation = numbers.separation
+            separation = numbers.separation()
             policies = replace(policies, sharing=rule_of_pairs, separation=separation)
         return policies
 

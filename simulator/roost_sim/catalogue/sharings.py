@@ -12,6 +12,7 @@ from difflib import get_close_matches
 
 from roost_engine.domain.errors import PolicyError
 from roost_engine.sharing.pairs import PairRule, SeparationConfig, SharingConfig
+from roost_engine.sharing.separation_budget import SeparationBudget
 from roost_sim.errors import SimError
 from roost_sim.information.policy_information import PolicyInformation
 from roost_sim.policies.sharing.measured_rule import LearningMeasuredRule, MeasuredRule
@@ -30,10 +31,11 @@ class Numbers:
     certainty_frac: float = SharingConfig().certainty_frac
     separates: bool = False
 
-    @property
-    def separation(self) -> SeparationConfig | None:
-        """When bad pairs are separated: every simulated job may be stopped, without a budget."""
-        return SeparationConfig(budget_per_hour=_NO_BUDGET) if self.separates else None
+    def separation(self) -> SeparationBudget | None:
+        """When bad pairs are separated: every simulated job may be stopped, however often."""
+        if not self.separates:
+            return None
+        return SeparationBudget(SeparationConfig(budget_per_hour=_NO_BUDGET))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

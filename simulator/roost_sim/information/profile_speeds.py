@@ -27,6 +27,7 @@ class ProfileSpeeds:
     tiers: TierEfficiency
     profiles: Mapping[str, JobProfile]
     _typical: dict[int, TierSpeeds] = field(default_factory=dict)
+    _named: dict[tuple[str, int], TierSpeeds] = field(default_factory=dict)
 
     @classmethod
     def of(cls, tiers: TierEfficiency, profiles: Iterable[JobProfile]) -> "ProfileSpeeds":
@@ -36,8 +37,10 @@ class ProfileSpeeds:
 
     def speeds(self, model: str, gpu_count: int) -> TierSpeeds | None:
         """See prediction.speed.SpeedTable."""
-        profile = self.profiles.get(model)
-        return None if profile is None else self._speeds(profile, gpu_count)
+        known = self._named.get((model, gpu_count))
+        if known is None and (profile := self.profiles.get(model)) is not None:
+            known = self._named[model, gpu_count] = self._speeds(profile, gpu_count)
+        return known
 
     def typical(self, gpu_count: int) -> TierSpeeds:
         """See prediction.speed.SpeedTable: the median by tier of the profiles."""

@@ -1,11 +1,10 @@
 """A job of a trace as the driver receives it."""
 
-from dataclasses import dataclass
-
 from roost_engine.domain.model import JobSpec
+from roost_engine.domain.value import value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class Arrival:
     """A job of a trace: its request and its work.
 

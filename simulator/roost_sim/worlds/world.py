@@ -6,13 +6,13 @@ the affected jobs.
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 from roost_engine.domain.model import JobId, NodeShare
+from roost_engine.domain.value import value
 
 
-@dataclass(frozen=True, slots=True)
+@value()
 class Started:
     """A job has started on these GPUs."""
 
@@ -20,7 +20,7 @@ class Started:
     shares: tuple[NodeShare, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@value()
 class Ended:
     """A job has released its GPUs."""
 
@@ -53,7 +53,7 @@ class FullSpeed:
         return ((change.job_id, 1.0),) if isinstance(change, Started) else ()
 
 
-@dataclass(frozen=True, slots=True)
+@value()
 class PlacedWorld:
     """Rates by placement alone, as in many papers: other jobs never change them.
 

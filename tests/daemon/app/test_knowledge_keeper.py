@@ -12,6 +12,7 @@ from tests.daemon.app.parts import HEAD, Parts, no_disk, recording
 
 from roost_engine.domain.errors import JournalError
 from roost_engine.domain.events import TimerPinned
+from roost_engine.domain.model import JobId
 from roost_engine.engine import Engine, EngineConfig
 from roost_engine.gate.delay import DelayGate
 from roost_engine.plugins.plugins import Knowledge, Plugins, knowledge_of
@@ -21,7 +22,7 @@ from roost_engine.prediction.speed import SeenRuns
 from roost_engine.prediction.user_service import UserServiceState
 from roost_engine.preemption.network_preemption import PreemptionState
 from roost_engine.scoring.heuristic import HeuristicScore
-from roost_engine.sharing.pairs import PairSpeed, SharingConfig
+from roost_engine.sharing.pairs import PairSpeed, SeparationConfig, SharingConfig
 from roost_engine.testing.builders import delay_policies, job
 from roost_formats.journal.codec import decode, encode
 from roost_formats.journal.journal import Journal
@@ -85,6 +86,22 @@ def test_a_damaged_memo_is_logged_and_learning_begins_again(tmp_path: Path, memo
     assert keeper.up_to_now() == Knowledge()
     assert [entry["event"] for entry in logs] == ["knowledge_lost"]
     journal.close()
+
+
+async def test_a_stop_that_separates_a_pair_is_written_at_once(tmp_path: Path) -> None:
+    plugins = Plugins(sharing=SharingConfig(separation=SeparationConfig()))
+    parts = Parts("n1", policies=plugins.policies(HeuristicScore()))
+    budget = parts.state.engine.policies.learned.separation
+    assert budget is not None
+    async with recording(tmp_path) as recorder:
+        keeper = KnowledgeKeeper(Knowledge(), parts.state, recorder)
+        keeper.write_if_due()
+        assert await kept(recorder) is None
+        budget.spend(job("2"), JobId("1"), 5.0)
+        keeper.write_if_due()
+        known = await kept(recorder)
+    assert known is not None
+    assert known.separation == budget.state()
 
 
 async def test_knowledge_is_written_once_a_minute_and_not_before(tmp_path: Path) -> None:

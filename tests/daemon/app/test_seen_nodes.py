@@ -35,6 +35,14 @@ def test_what_has_not_changed_stays_the_same_object() -> None:
     assert set(seen.added_to(rules).nodes) == {"a", "b"}
 
 
+def test_partitions_without_a_node_are_known_once_there_are_nodes() -> None:
+    seen = SeenNodes()
+    assert seen.absent({"mian"}) == frozenset()
+    seen.apply((shown("a"),), 1.0)
+    (partition,) = node("a").partitions
+    assert seen.absent({"mian", partition}) == {"mian"}
+
+
 @pytest.mark.parametrize(
     ("state", "usable", "is_changing"),
     [

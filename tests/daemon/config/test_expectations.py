@@ -45,6 +45,17 @@ def test_a_listed_partition_that_falls_back_to_shadow_is_said(tmp_path: Path) ->
     assert not any(problem for _, problem in found)
 
 
+def test_a_variable_that_is_nearly_the_one_of_a_setting_is_said(tmp_path: Path) -> None:
+    file = tmp_path / "a.yaml"
+    file.write_text(f"slurm: {{bin_dir: {programs(tmp_path)}}}\n")
+    environ = dict.fromkeys(("ROOST_SLURM_LEASES_S", "ROOST_SLURM_LEASE_S", "ROOST_DAEMON"), "30")
+    (found,) = unmet(load_config(file, {}), file, None, environ)
+    assert not found.is_problem
+    assert found.text == (
+        "ROOST_SLURM_LEASES_S: no setting has this variable, did you mean ROOST_SLURM_LEASE_S?"
+    )
+
+
 @pytest.mark.parametrize(
     ("setting", "key"),
     [
@@ -53,6 +64,11 @@ def test_a_listed_partition_that_falls_back_to_shadow_is_said(tmp_path: Path) ->
         (
             "listen: {probes_tls: {certificate: /gone/a, key: /gone/a, client_ca: /gone/a}}",
             "listen.probes_tls.certificate",
+        ),
+        (
+            "listen: {probes_tls: {certificate: /etc/passwd, key: /etc/passwd,"
+            " client_ca: /etc/passwd, revoked: /gone/r}}",
+            "listen.probes_tls.revoked",
         ),
     ],
 )

@@ -101,9 +101,14 @@ def test_a_node_changes() -> None:
     assert not cluster.apply_node(node("a", features=["a100"]))
     assert not cluster.apply_node(node("a", features=["a100"], usable=False))
     assert not cluster.usable[0]
+    assert cluster.free_count() == 0
+    assert cluster.apply_node(node("b", 4))
+    assert cluster.free_count() == 4  # of the usable one
+    cluster.remove_node(NodeName("b"))
     assert cluster.apply_node(node("a", cpu_count=32, partitions=["debug"], features=["h100"]))
     assert cluster.cpu_free[0] == 22
-    assert [cluster.members(*key).tolist() for key in MEMBERSHIPS] == [[False], [True]] * 2
+    assert cluster.free_count() == 7
+    assert [cluster.members(*key)[:1].tolist() for key in MEMBERSHIPS] == [[False], [True]] * 2
     cluster.check_invariants()
 
 

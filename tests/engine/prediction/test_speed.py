@@ -209,6 +209,7 @@ class TestAchieved:
 class TestStretch:
     def test_shared_links_stretch_what_tables_say(self) -> None:
         model = SpeedPredictor(OneModel())
+        assert model.estimate(spec(model="bert")).speeds == BERT
         # bert loses 0.25 on a node. At 0.25 of that speed across racks (1.25 / 0.25) - 1 = 4 are
         # exposed; alone it would be 1 / 0.2 - 1 = 4: no stretch. At 0.125 it is 9.
         for _ in range(1000):
@@ -216,6 +217,8 @@ class TestStretch:
         speeds = model.estimate(spec(model="bert")).speeds
         assert speeds.across_frac == pytest.approx(1 / (1 + 4 * 9 / 4), rel=0.01)
         assert speeds.rack_frac == 0.4
+        model.restore(SpeedPredictor().state())
+        assert model.estimate(spec(model="bert")).speeds == BERT
 
     def test_links_are_never_better_than_alone(self) -> None:
         model = SpeedPredictor(OneModel())

@@ -20,6 +20,7 @@ from roost_engine.engine import EngineConfig
 from roost_engine.job_record import JobState, shares_of
 from roost_engine.plugins.plugins import Policies
 from roost_engine.sharing.pairs import Pairs, PairSpeed, SeparationConfig, SharingConfig
+from roost_engine.sharing.separation_budget import SeparationBudget
 from roost_engine.testing.builders import (
     EngineHarness,
     bridges,
@@ -243,8 +244,8 @@ class SharingMachine(RuleBasedStateMachine):
 
     @initialize(preempts=st.booleans(), separates=st.booleans())
     def begin(self, *, preempts: bool, separates: bool) -> None:
-        separation = SeparationConfig(partitions=("main",), cooldown_s=600.0) if separates else None
-        policies = Policies(separation=separation)
+        config = SeparationConfig(partitions=("main",), cooldown_s=600.0)
+        policies = Policies(separation=SeparationBudget(config) if separates else None)
         if preempts:
             policies = replace(policies, preemption=FakePreemption())
         self.site, self.count = harness(4, nodes=("n1", "n2"), policies=policies), 0

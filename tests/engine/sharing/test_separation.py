@@ -16,6 +16,7 @@ from roost_engine.plugins.plugins import Policies
 from roost_engine.policies.heuristics import NoPreemption
 from roost_engine.sharing.pairs import Pairs, PairSpeed, SeparationConfig, SharingConfig
 from roost_engine.sharing.separation import HORIZON_S, MOST_STOPS
+from roost_engine.sharing.separation_budget import SeparationBudget
 from roost_engine.testing.builders import EngineHarness, bridges, job, node, placed, topology
 
 GIB = 1 << 30
@@ -30,7 +31,8 @@ def site_of(
 ) -> EngineHarness:
     """One node, all jobs of one model, whose pairs lose 5 % by the site's table."""
     rule = Pairs(SharingConfig(pairs=PAIRS))
-    found = EngineHarness(config=config, policies=Policies(sharing=rule, separation=separation))
+    budget = None if separation is None else SeparationBudget(separation)
+    found = EngineHarness(config=config, policies=Policies(sharing=rule, separation=budget))
     add_node(found, "n1", gpu_count)
     return found
 

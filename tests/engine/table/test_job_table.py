@@ -167,7 +167,7 @@ def test_runs_end_by_their_time_limits_in_order_with_those_of_starting_jobs(
 def test_a_job_that_is_asked_to_stop_has_until_its_deadline(tables: Tables) -> None:
     record = tables.queue(job("1"))
     tables.start(ONE, share("a", 0))
-    tables.table.running[ONE] = tables.table.jobs[ONE]
+    tables.table.running.add(tables.table.jobs[ONE])
     tables.table.ask_to_stop(record, "a more urgent job", TWO, 100.0, tables.actions)
     check_invariants(tables.table)
     assert preempted(tables.actions) == {"1": "2"}
@@ -183,7 +183,7 @@ def test_alarms_of_jobs_that_wait_or_start_matter(tables: Tables) -> None:
     assert tables.table.is_awaited(5.0, ONE)
     tables.start(ONE, share("a", 0))
     assert not tables.table.is_awaited(5.0, ONE)
-    tables.table.running[ONE] = tables.table.jobs[ONE]
+    tables.table.running.add(tables.table.jobs[ONE])
     assert tables.table.is_awaited(inf, ONE)  # no lease was granted
     tables.end(ONE)
     assert not tables.table.is_awaited(5.0, ONE)

@@ -2,8 +2,9 @@
 
 The engine decides inside `step` and cannot be stopped there. So each decision is made before the
 step that carries it out. The engine's own limit on the jobs that one pass tries is the door: with 0
-a pass tries no job and leaves the queue to the next event; with 1 it tries the first job in order,
-which is the picked one. The engine reads that number at each pass, after the order was asked.
+no pass begins, and the queue is left to the next event; with 1 a pass tries the first job in order,
+which is the picked one. The engine reads that number at each event, and again after the order was
+asked.
 """
 
 from collections.abc import Sequence
@@ -41,11 +42,17 @@ class PickedOrder:
             after: a job without capacity that comes first in order: it costs no try, and if it has
                 waited out its patience, the picked job gets none of the nodes reserved for it.
         """
+        assert self._engine is not None
         self._picked, self._after = job_id, after
+        if not self.is_free:
+            self._engine.config = self._one
 
     def drop_pick(self) -> None:
         """Let the next pass try no job."""
+        assert self._engine is not None
         self._picked = None
+        if not self.is_free:
+            self._engine.config = self._closed
 
     def free(self, is_free: bool) -> None:
         """Let passes try every job, in the order in which they were queued; or no longer."""

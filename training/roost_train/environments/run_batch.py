@@ -103,11 +103,6 @@ class RunBatch:
         """Decisions with one allowed action, which were carried out without being asked."""
         return self._forced_before + sum(run.forced_count for run in self._runs)
 
-    def teachers_choices(self) -> list[int]:
-        """Return what the teacher would do."""
-        pairs = zip(self._runs, self.choices, strict=True)
-        return [run.teachers_choice(choices) for run, choices in pairs]
-
     def _begin(self, place: int) -> tuple[DecisionRun, Choices[Seen]]:
         while True:
             run = self._episodes.begin(self.seeds[place])

@@ -1,0 +1,80 @@
+"""The running jobs that may be stopped, with what a ranking by attained service reads of each."""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from roost_engine.job_record import JobRecord
+
+
+class Ranking(NamedTuple):
+    """Jobs in the order in which they are to be stopped.
+
+    Attributes:
+        jobs: the first victim first.
+        values: by which they are ranked, descending.
+    """
+
+    jobs: tuple[JobRecord, ...]
+    values: tuple[float, ...]
+
+
+class StoppableJobs(Sequence[JobRecord]):
+    """The running jobs whose lease has ended, in the order in which they started; never changes.
+
+    Args:
+        jobs: the jobs.
+        runs: float64 [4, job], see `run_of`.
+    """
+
+    def __init__(self, jobs: Sequence[JobRecord], runs: NDArray[np.float64]) -> None:
+        self._jobs, self._runs = tuple(jobs), runs
+        self._ranking: Ranking | None = None
+        self._ranked_s = 0.0
+
+    def __len__(self) -> int:
+        return len(self._jobs)
+
+    @overload
+    def __getitem__(self, index: int) -> JobRecord: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> tuple[JobRecord, ...]: ...
+
+    def __getitem__(self, index: int | slice) -> JobRecord | tuple[JobRecord, ...]:
+        return self._jobs[index]
+
+    def __iter__(self) -> Iterator[JobRecord]:
+        return iter(self._jobs)
+
+    def by_attained_service(self, at_s: float) -> Ranking:
+        """Return the jobs with most attained GPU-seconds first, of equal ones the latest submitted.
+
+        The values are those of JobRecord.attained_gpu_s, to the last digit.
+        """
+        if self._ranking is None or self._ranked_s != at_s:
+            earlier_s, started_s, gpu_counts, submits_s = self._runs
+            values = (earlier_s + (at_s - started_s)) * gpu_counts
+            order = np.lexsort((-submits_s, -values))
+            jobs = self._jobs
+            ranked = tuple([jobs[place] for place in order.tolist()])
+            self._ranking = Ranking(ranked, tuple(values[order].tolist()))
+            self._ranked_s = at_s
+        return self._ranking
+
+    def is_ranking(self, chosen: Sequence[JobRecord]) -> bool:
+        """Return whether these are the jobs of the last ranking, so that each is one of its own."""
+        return self._ranking is not None and chosen is self._ranking.jobs
+
+
+def run_of(job: JobRecord) -> tuple[float, float, float, float]:
+    """Return what stays the same of a job while it runs: its column of StoppableJobs.
+
+    That is the seconds of its earlier runs, the start of this one, its GPUs, its submission.
+    """
+    assert job.started_s is not None
+    shape = job.spec.shapes[0]
+    gpu_count = shape.node_count * shape.gpus_per_node
+    return job.earlier_run_s, job.started_s, gpu_count, job.spec.submit_s
