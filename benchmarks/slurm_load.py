@@ -11,6 +11,7 @@ import re
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -18,7 +19,7 @@ import _harness
 from _stand_in_daemon import cpu_s
 
 from roost_demo.stack import Stack
-from roost_slurm.testing.cluster_plan import HookPlan
+from roost_slurm.testing.cluster_plan import ClusterPlan, HookPlan
 from roost_slurm.testing.local_slurm import LocalSlurm
 
 _SETTLE_S = 30.0  # first leases are renewed once
@@ -32,15 +33,24 @@ def main() -> None:
     parser.add_argument("--burst", type=int, default=1_000, help="submissions of the burst")
     parser.add_argument("--seconds", type=float, default=60.0, help="of rest that are measured")
     parser.add_argument("--lease", type=int, default=60, help="slurm.lease_s, in seconds")
+    parser.add_argument(
+        "--cli-filter",
+        action="store_true",
+        help="with cli_filter.lua, which sites need whose users name GPU models",
+    )
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    figures = measure(options.jobs, options.burst, options.seconds, options.lease)
+    figures = measure(
+        options.jobs, options.burst, options.seconds, options.lease, options.cli_filter
+    )
     _harness.report(figures, as_json=options.json)
 
 
-def measure(job_count: int, burst_count: int, seconds: float, lease_s: int) -> dict[str, object]:
+def measure(
+    job_count: int, burst_count: int, seconds: float, lease_s: int, has_filter: bool
+) -> dict[str, object]:
     """Return the figures of both clusters."""
-    with Stack(lease_s=lease_s) as stack:
+    with Stack(lease_s=lease_s, amend_plan=_amended(has_filter)) as stack:
         alike = replace(
             stack.slurm.plan, job_submit_lua=None, cli_filter_lua=None, hooks=HookPlan()
         )
@@ -51,7 +61,12 @@ def measure(job_count: int, burst_count: int, seconds: float, lease_s: int) -> d
             time.sleep(min(_SETTLE_S, seconds))
             figures = _at_rest(clusters, stack, seconds)
             figures |= _burst(clusters, stack, burst_count)
-    return {"jobs": job_count, "burst": burst_count, "lease_s": lease_s, **figures}
+    settings = {"burst": burst_count, "lease_s": lease_s, "cli_filter": has_filter}
+    return {"jobs": job_count, **settings, **figures}
+
+
+def _amended(has_filter: bool) -> Callable[[ClusterPlan], ClusterPlan]:
+    return lambda plan: plan if has_filter else replace(plan, cli_filter_lua=None)
 
 
 def _at_rest(clusters: dict[str, LocalSlurm], stack: Stack, seconds: float) -> dict[str, object]:

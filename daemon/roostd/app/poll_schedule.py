@@ -94,7 +94,7 @@ class PollSchedule:
         """Put off the next poll so that polls cost a fraction of the time at most.
 
         Args:
-            cost_s: CPU time of the poll that ends now.
+            cost_s: what the poll that ends now cost, with Slurm's share where it counts.
         """
         self._not_before_s = time.monotonic() + cost_s / _LOOKING_FRAC
 

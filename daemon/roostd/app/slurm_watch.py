@@ -40,6 +40,7 @@ from roostd.state import SLOW_ANSWER_S, DaemonState
 _log = structlog.get_logger(__name__)
 
 SPOOL_FILE = "events"
+_MOST_DUMP_S = 0.25  # counts as cost: 1.7 s without a poll, and a job's first lease is 5 s
 _LONG_QUEUE = 300  # jobs: reading them takes about 5 ms
 
 
@@ -265,6 +266,7 @@ class SlurmWatch:
         self.follow_wall_clock()
         asked_s = time.monotonic()
         is_first, self._snapshot = not self._snapshot.at_epoch_s, await self._slurm.queue()
+        dump_s = time.monotonic() - asked_s
         rules = self._nodes.added_to(await self._slurm.rules())
         self._note_priorities(rules, is_first)
         self._site = SiteView(
@@ -281,7 +283,7 @@ class SlurmWatch:
         if is_first:
             self._leased.find_pins(self._snapshot)
         await asyncio.sleep(0)
-        look = await self._read_beside(self._reader, at_s)
+        look = await self._read_beside(self._reader, at_s, dump_s)
         self._awaited.see(self._snapshot.jobs, look.view, asked_s)
         # Before the starts: for a moment the amounts of jobs that have started count twice.
         before_quotas, self._quotas = self._quotas, self._quotas_seen(at_s)
@@ -317,8 +319,14 @@ class SlurmWatch:
             self._priorities = resumed(jobs, precedences, overtakes)
         self._priorities = observe(self._priorities, jobs, rules.scheduling, rules.priority_tier_of)
 
-    async def _read_beside(self, reader: JobReader, at_s: float) -> "_Look":
-        """Do as `_read`, a long queue in a thread."""
+    async def _read_beside(self, reader: JobReader, at_s: float, dump_s: float) -> "_Look":
+        """Do as `_read`, a long queue in a thread.
+
+        Args:
+            reader: of jobs.
+            at_s: engine time.
+            dump_s: how long squeue and slurmctld took for the dump.
+        """
 
         def look() -> tuple[_Look, float]:
             began_s = time.thread_time()
@@ -332,7 +340,10 @@ class SlurmWatch:
                 break
         began_s = time.thread_time()
         self._show(found)
-        self._schedule.pause_after(cost_s + time.thread_time() - began_s)
+        cost_s += time.thread_time() - began_s
+        if is_long:  # its dump holds slurmctld's locks; that of a short queue starts a command
+            cost_s += min(dump_s, _MOST_DUMP_S)
+        self._schedule.pause_after(cost_s)
         return found
 
     def _read(self, reader: JobReader, at_s: float) -> None:

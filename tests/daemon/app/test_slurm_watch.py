@@ -27,7 +27,7 @@ from roostd.app import slurm_watch
 from roostd.app.slurm_watch import SPOOL_FILE
 from roostd.config.config import Config, Mode
 from roostd.ops.clock import MonotonicClock
-from roostd.slurm.port import SlurmNode
+from roostd.slurm.port import QueueSnapshot, SlurmNode
 from roostd.slurm.queue_reading import view
 from roostd.slurm.queue_view import QueueView
 from roostd.slurm.rules import SiteRules
@@ -379,6 +379,24 @@ async def test_a_crowd_is_looked_at_less_often(site: Site, monkeypatch: pytest.M
     began_s = time.monotonic()
     await site.watch._schedule.until_due()
     assert time.monotonic() - began_s > 0.25  # 15 % of the time at most, less what was spent
+
+
+@pytest.mark.parametrize("is_long", [False, True])
+async def test_the_dump_of_a_long_queue_counts_as_cost(
+    site: Site, monkeypatch: pytest.MonkeyPatch, is_long: bool
+) -> None:
+    monkeypatch.setattr(slurm_watch, "_LONG_QUEUE", -1 if is_long else 300)
+    dump = site.slurm.queue
+
+    async def slow_dump() -> QueueSnapshot:
+        await asyncio.sleep(0.1)
+        return await dump()
+
+    costs_s: list[float] = []
+    monkeypatch.setattr(site.slurm, "queue", slow_dump)
+    monkeypatch.setattr(site.watch._schedule, "pause_after", costs_s.append)
+    await site.look()
+    assert [cost_s >= 0.1 for cost_s in costs_s] == [is_long]
 
 
 def _work(seconds: float) -> None:
