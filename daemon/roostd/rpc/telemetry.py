@@ -24,7 +24,6 @@ from roostd.rpc.limits import (
     RateLimit,
 )
 from roostd.rpc.peers import Peers, host_of
-from roostd.rpc.read_pace import ReadPace, Turns
 from roostd.telemetry.board import NodeReport, ProbeBoard
 from roostd.telemetry.claim import Claim
 from roostd.telemetry.probe_messages import ProbeHello, check_sample, read_hello
@@ -70,13 +69,13 @@ class TelemetryService(pb_grpc.TelemetryServicer):
         self._board, self._metrics, self._version = board, metrics, version
         self._sample_interval_s, self._max_stream_count = sample_interval_s, max_stream_count
         self._peers, self._revocations = Peers(), revocations
-        self._turns = Turns()
+        self._stream_count = 0
 
     async def Stream(  # type: ignore[override]  # a coroutine may write its replies itself
         self, request_iterator: AsyncIterator[pb.ProbeMessage], context: Context
     ) -> None:
         """See telemetry.proto."""
-        if self._turns.stream_count >= self._max_stream_count:
+        if self._stream_count >= self._max_stream_count:
             await context.abort(
                 grpc.StatusCode.RESOURCE_EXHAUSTED,
                 f"{self._max_stream_count} probes are connected; raise listen.max_node_count",
@@ -90,13 +89,13 @@ class TelemetryService(pb_grpc.TelemetryServicer):
                 grpc.StatusCode.RESOURCE_EXHAUSTED,
                 f"{MOST_SILENT_STREAMS} streams of this host have not said Hello; try again",
             )
-        self._turns.stream_count += 1
-        self._metrics.streams.set(self._turns.stream_count)
+        self._stream_count += 1
+        self._metrics.streams.set(self._stream_count)
         try:
             await self._serve(stream)
         finally:
-            self._turns.stream_count -= 1
-            self._metrics.streams.set(self._turns.stream_count)
+            self._stream_count -= 1
+            self._metrics.streams.set(self._stream_count)
             if stream.report is None:
                 self._peers.end_silence(stream.host)
             else:
@@ -107,14 +106,12 @@ class TelemetryService(pb_grpc.TelemetryServicer):
     async def _serve(self, stream: _Stream) -> None:
         """Answer messages until the probe closes the stream, or says nothing for long."""
         context, patience_s = stream.context, FIRST_MESSAGE_S
-        pace = ReadPace(self._turns, context, self._sample_interval_s())
         try:
             async with asyncio.timeout(patience_s) as patience:
-                while (message := await pace.read()) is not grpc.aio.EOF:
+                while (message := await context.read()) is not grpc.aio.EOF:
                     reply = await self._handle(message, stream)
                     if reply is not None:
                         await context.write(reply)
-                        pace.hurry()
                     if stream.report is not None:
                         patience_s = SILENT_STREAM_S
                     _extend(patience, patience_s)
