@@ -22,7 +22,7 @@ from roostd.config.config import Mode
 from roostd.slurm.jobs import JobReader
 from roostd.slurm.port import QueueSnapshot
 from roostd.slurm.queue_reading import SiteView, view
-from roostd.slurm.queue_view import QueueView
+from roostd.slurm.queue_view import SlurmQueueView
 from roostd.slurm.rules import SiteRules
 from roostd.slurm.sync import diff
 from roostd.testing.slurm_stand_in import SlurmStandIn
@@ -40,8 +40,8 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     snapshot = asyncio.run(waiting(options.jobs))
-    first_s = [look(snapshot, QueueView())[1] for _ in range(options.repeats)]
-    known, _ = look(snapshot, QueueView())
+    first_s = [look(snapshot, SlurmQueueView())[1] for _ in range(options.repeats)]
+    known, _ = look(snapshot, SlurmQueueView())
     later_s = [look(snapshot, known)[1] for _ in range(options.repeats)]
     one_s = [look(changed(snapshot), known)[1] for _ in range(options.repeats)]
     _harness.report(
@@ -71,7 +71,7 @@ def changed(snapshot: QueueSnapshot) -> QueueSnapshot:
     return replace(snapshot, jobs=(replace(first, time_limit_s=77.0), *others))
 
 
-def look(snapshot: QueueSnapshot, before: QueueView) -> tuple[QueueView, float]:
+def look(snapshot: QueueSnapshot, before: SlurmQueueView) -> tuple[SlurmQueueView, float]:
     """Return the view of a queue, and the seconds that the view and its events took."""
     began_s = time.perf_counter()
     found = view(snapshot, READER, NAMES, before, 1_000.0, SITE)

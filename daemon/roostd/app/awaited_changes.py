@@ -13,7 +13,7 @@ from roost_slurm.spool import Ended, SpoolEvent, Started, Submitted
 from roost_slurm.squeue import QueuedJob
 from roost_slurm.stamp import parse_stamp
 from roostd.app.poll_schedule import Cause, PollSchedule
-from roostd.slurm.queue_view import QueueView
+from roostd.slurm.queue_view import SlurmQueueView
 
 _POLLS_AFTER_PIN_S = (0.1, 0.4, 1.0, 2.5, 5.0)
 _POLLS_AFTER_CHANGE_S = (0.0, 0.5)
@@ -60,7 +60,7 @@ class AwaitedChanges:
             self._unseen_count += submitted_count
             self._schedule.add_submissions(submitted_count, _SUBMISSION)
 
-    def see(self, jobs: Iterable[QueuedJob], view: QueueView, asked_s: float) -> None:
+    def see(self, jobs: Iterable[QueuedJob], view: SlurmQueueView, asked_s: float) -> None:
         """Drop the polls for changes that a dump of the queue shows.
 
         Args:
@@ -97,7 +97,7 @@ def _is_submission(job: QueuedJob) -> bool:
     return parse_stamp(job.admin_comment) is not None and not is_task
 
 
-def _shows(view: QueueView, kind: str, name: str) -> bool:
+def _shows(view: SlurmQueueView, kind: str, name: str) -> bool:
     """Whether a job has started or is gone, or has freed its GPUs.
 
     Args:

@@ -9,7 +9,7 @@ from roost_slurm.squeue import QueuedJob
 from roost_slurm.stamp import parse_stamp
 from roostd.config.config import Mode
 from roostd.slurm.port import QueueSnapshot, SlurmNode
-from roostd.slurm.queue_view import QueueView
+from roostd.slurm.queue_view import SlurmQueueView
 from roostd.state import DaemonState
 
 
@@ -63,7 +63,7 @@ class LeasedJobs:
         self._adopt(pinned, eligible)
 
     def sort(
-        self, snapshot: QueueSnapshot, view: QueueView
+        self, snapshot: QueueSnapshot, view: SlurmQueueView
     ) -> tuple[Sequence[JobId], Sequence[JobId]]:
         """Separate the leases to renew from those of jobs that Roost will not place.
 

@@ -12,7 +12,7 @@ from roostd.slurm.comment import JobComment
 from roostd.slurm.job_facts import Owner, owner_of
 from roostd.slurm.jobs import JobReader, Unmanaged, comment_of, is_of_another
 from roostd.slurm.port import QueueSnapshot
-from roostd.slurm.queue_view import QueueView
+from roostd.slurm.queue_view import SlurmQueueView
 from roostd.state import DaemonState, UnmanagedJob
 
 _log = structlog.get_logger(__name__)
@@ -45,7 +45,11 @@ class OperatorView:
         self._state = state
 
     def read(
-        self, snapshot: QueueSnapshot, now: QueueView, reader: JobReader, before: QueueView
+        self,
+        snapshot: QueueSnapshot,
+        now: SlurmQueueView,
+        reader: JobReader,
+        before: SlurmQueueView,
     ) -> Shown:
         """Return what a poll shows; changes nothing, and may run in a thread.
 
@@ -73,7 +77,7 @@ class OperatorView:
             _log.error("another_roostd", job_count=other_count)
         state.owner_fault = OTHER_ROOSTD.format(count=other_count) if other_count else ""
 
-    def _owners(self, snapshot: QueueSnapshot, now: QueueView) -> dict[JobId, Owner]:
+    def _owners(self, snapshot: QueueSnapshot, now: SlurmQueueView) -> dict[JobId, Owner]:
         known = self._state.owners
         owners = {
             job_id: owner for job_id, owner in known.items() if self._is_remembered(job_id, now)
@@ -94,7 +98,11 @@ class OperatorView:
                 del known[job_id]
 
     def _unmanaged(
-        self, snapshot: QueueSnapshot, now: QueueView, reader: JobReader, before: QueueView
+        self,
+        snapshot: QueueSnapshot,
+        now: SlurmQueueView,
+        reader: JobReader,
+        before: SlurmQueueView,
     ) -> dict[JobId, UnmanagedJob]:
         """Return why Roost does not place jobs, also while they run and after their end."""
         known = self._state.unmanaged
@@ -113,7 +121,7 @@ class OperatorView:
                     unmanaged[job_id] = UnmanagedJob(reason=reason, is_blocked=is_blocked)
         return unmanaged
 
-    def _comments(self, snapshot: QueueSnapshot, now: QueueView) -> dict[JobId, JobComment]:
+    def _comments(self, snapshot: QueueSnapshot, now: SlurmQueueView) -> dict[JobId, JobComment]:
         known = self._state.comments
         comments = {
             job_id: one for job_id, one in known.items() if self._is_remembered(job_id, now)
@@ -130,7 +138,7 @@ class OperatorView:
                     comments.pop(job_id, None)
         return comments
 
-    def _is_remembered(self, job_id: JobId, now: QueueView) -> bool:
+    def _is_remembered(self, job_id: JobId, now: SlurmQueueView) -> bool:
         try:
             self._state.engine.find(job_id)
         except UnknownJob:

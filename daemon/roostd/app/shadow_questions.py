@@ -18,7 +18,7 @@ from roost_slurm.commands import Argv
 from roost_slurm.scontrol import JobDetail
 from roost_slurm.shadow_question import question
 from roost_slurm.squeue import QueuedJob
-from roostd.app.slurm_watch import SlurmWatch, WaitingJob
+from roostd.app.slurm_watch import PendingJob, SlurmWatch
 from roostd.ops.metrics import Metrics
 from roostd.slurm.first_starts import Answer, AskedJob, FirstStarts
 from roostd.slurm.port import SlurmPort
@@ -114,7 +114,7 @@ class ShadowQuestions:
             beyond_cap_count=sum(waited_s > limit_s for waited_s, _ in waits),
         )
 
-    def _asked_jobs(self, waiting: list[WaitingJob], now_s: float) -> Iterator[AskedJob]:
+    def _asked_jobs(self, waiting: list[PendingJob], now_s: float) -> Iterator[AskedJob]:
         """Yield the jobs that wait for capacity, or for whatever Roost says, in Slurm's order."""
         bound = [one for one in waiting if one.spec.binding and one.spec.eligible_s <= now_s]
         for one in _first_of_each(sorted(bound, key=_slurm_rank)):
@@ -130,7 +130,7 @@ class ShadowQuestions:
                     is_deferred=is_deferred(record, now_s),
                 )
 
-    def _question(self, one: WaitingJob) -> Argv | None:
+    def _question(self, one: PendingJob) -> Argv | None:
         """Return a job's question, built once for each state of its record."""
         known = self._questions.get(one.job.number)
         if known is None or known[:2] != (one.job, one.detail):
@@ -145,7 +145,7 @@ class ShadowQuestions:
             return None
 
     def _observe_starts(
-        self, waiting: list[WaitingJob], jobs: list[AskedJob], now_s: float
+        self, waiting: list[PendingJob], jobs: list[AskedJob], now_s: float
     ) -> None:
         """Observe how long the jobs that started since the last turn were startable before."""
         present = frozenset(one.spec.job_id for one in waiting)
@@ -214,7 +214,7 @@ def is_deferred(record: JobRecord, now_s: float) -> bool:
     return any(since_s is not None for since_s in record.declined_s)
 
 
-def _first_of_each(waiting: list[WaitingJob]) -> Iterator[WaitingJob]:
+def _first_of_each(waiting: list[PendingJob]) -> Iterator[PendingJob]:
     """Yield the jobs to look at, in Slurm's order: the first ones, then one for each request."""
     seen = {_request_of(one.job) for one in waiting[:_MOST_JOBS]}
     yield from waiting[:_MOST_JOBS]
@@ -226,5 +226,5 @@ def _first_of_each(waiting: list[WaitingJob]) -> Iterator[WaitingJob]:
             yield one
 
 
-def _slurm_rank(one: WaitingJob) -> tuple[int, int, int]:
+def _slurm_rank(one: PendingJob) -> tuple[int, int, int]:
     return -one.spec.priority_tier, -one.job.priority, one.job.number

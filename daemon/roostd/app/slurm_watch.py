@@ -30,7 +30,7 @@ from roostd.slurm.opt_in import nodes_outside
 from roostd.slurm.port import QueueSnapshot, SlurmPort
 from roostd.slurm.precedence import SeenPriorities, observe, resumed
 from roostd.slurm.queue_reading import LEFT_BY_LIMIT, SiteView, view
-from roostd.slurm.queue_view import QueueView
+from roostd.slurm.queue_view import SlurmQueueView
 from roostd.slurm.rules import SiteRules
 from roostd.slurm.shares import user_shares
 from roostd.slurm.spool_watch import FolderWatch
@@ -45,7 +45,7 @@ _LONG_QUEUE = 300  # jobs: reading them takes about 5 ms
 
 
 @dataclass(frozen=True, slots=True)
-class WaitingJob:
+class PendingJob:
     """A job that Roost may place: its request in the engine's terms, and in Slurm's."""
 
     spec: JobSpec
@@ -64,7 +64,7 @@ class _Look:
         events: since the view before.
     """
 
-    view: QueueView
+    view: SlurmQueueView
     shown: Shown
     leases: tuple[Sequence[JobId], Sequence[JobId]]
     events: tuple[Event, ...]
@@ -100,7 +100,7 @@ class SlurmWatch:
         self._awaited = AwaitedChanges(self._schedule)
         self._spool_folder = spool_folder
         self._spool = SpoolReader(spool_folder / SPOOL_FILE)
-        self._view = QueueView()
+        self._view = SlurmQueueView()
         self._snapshot = QueueSnapshot(at_epoch_s=0.0, jobs=())
         self._nodes = SeenNodes()
         self._absent = frozenset[str]()  # partitions of roostd.yaml that Slurm does not have
@@ -129,7 +129,7 @@ class SlurmWatch:
         """Return whether a job held an allocation at the last poll."""
         return job_id in self._view.running
 
-    def waiting_jobs(self) -> Iterator[WaitingJob]:
+    def waiting_jobs(self) -> Iterator[PendingJob]:
         """Yield the jobs that Roost may place, as Slurm has them, without missing details."""
         for job in self._snapshot.jobs:
             detail = self._snapshot.details.get(job.number)
@@ -138,7 +138,7 @@ class SlurmWatch:
             for job_id in map(JobId, job.job_ids):
                 spec = self._view.waiting.get(job_id)
                 if spec is not None and job_id not in self._handed_over:
-                    yield WaitingJob(spec, job, detail)
+                    yield PendingJob(spec, job, detail)
 
     def hand_over(self, job_id: JobId, reason: str) -> None:
         """Leave a waiting job to plain Slurm, from the next poll on, which comes now."""
@@ -160,7 +160,7 @@ class SlurmWatch:
         yield replace(self._quotas, at_s=at_s)
         if self._shares.shares:
             yield replace(self._shares, at_s=at_s)
-        yield from diff(QueueView(), self._view, at_s)
+        yield from diff(SlurmQueueView(), self._view, at_s)
 
     def poll(self, job_id: JobId | None = None) -> None:
         """Schedule a few polls soon, until a job has started if one is given."""
@@ -376,7 +376,7 @@ class SlurmWatch:
         self._state.job_ids.update(self._view.numbers)
         self._leased.note(*look.leases)
 
-    def _note_hand_overs(self, before: QueueView) -> None:
+    def _note_hand_overs(self, before: SlurmQueueView) -> None:
         """Count the jobs that a limit has held back for long, and forget those that have left."""
         for job_id, reason in self._view.unmanaged.items():
             if reason.startswith(LEFT_BY_LIMIT) and job_id not in before.unmanaged:

@@ -21,10 +21,10 @@ from roostd.slurm.precedence import SeenPriorities
 from roostd.slurm.queue_view import (
     Life,
     NodeRules,
-    QueueView,
     ReadFrom,
     Request,
     RunFacts,
+    SlurmQueueView,
     is_next_life,
 )
 from roostd.slurm.request import shares_of
@@ -72,10 +72,10 @@ def view(
     snapshot: QueueSnapshot,
     reader: JobReader,
     gpu_nodes: Collection[NodeName],
-    before: QueueView,
+    before: SlurmQueueView,
     at_s: float,
     site: SiteView = SiteView(),
-) -> QueueView:
+) -> SlurmQueueView:
     """Return the view of a snapshot.
 
     Args:
@@ -106,7 +106,7 @@ class _Reading:
         snapshot: QueueSnapshot,
         reader: JobReader,
         gpu_nodes: frozenset[NodeName],
-        before: QueueView,
+        before: SlurmQueueView,
         at_s: float,
         site: SiteView,
     ) -> None:
@@ -132,9 +132,9 @@ class _Reading:
         self._polls: tuple[Poll, ...] = ()
         self._reserved: Mapping[str, ReservedGpus] = {}
 
-    def result(self) -> QueueView:
+    def result(self) -> SlurmQueueView:
         """Return the view of the records added so far."""
-        return QueueView(
+        return SlurmQueueView(
             waiting=self._waiting,
             running=self._running,
             blocked=self._blocked,

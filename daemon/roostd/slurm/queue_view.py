@@ -15,7 +15,7 @@ Request: TypeAlias = tuple[JobSpec, float]
 
 
 @dataclass(frozen=True, slots=True)
-class QueueView:
+class SlurmQueueView:
     """The queue in the engine's terms.
 
     Attributes:

@@ -19,10 +19,10 @@ from roost_engine.domain.events import (
 from roost_engine.domain.model import JobId, JobSpec, NodeSpec
 from roostd.slurm.jobs import NO_GPUS
 from roostd.slurm.port import SlurmNode
-from roostd.slurm.queue_view import QueueView, RunFacts, is_next_life
+from roostd.slurm.queue_view import RunFacts, SlurmQueueView, is_next_life
 
 
-def diff(before: QueueView, after: QueueView, at_s: float) -> tuple[Event, ...]:
+def diff(before: SlurmQueueView, after: SlurmQueueView, at_s: float) -> tuple[Event, ...]:
     """Return the events between two views, in an order that never allocates a GPU twice."""
     return (
         *_ends(before, after, at_s),
@@ -43,7 +43,7 @@ def diff_nodes(
     return (*lost, *(NodeSeen(at_s=at_s, node=spec) for spec in changed))
 
 
-def _ends(before: QueueView, after: QueueView, at_s: float) -> Iterator[Event]:
+def _ends(before: SlurmQueueView, after: SlurmQueueView, at_s: float) -> Iterator[Event]:
     for job_id in (*before.running, *before.waiting, *before.blocked):
         if _was_requeued(before, after, job_id):
             continue  # JobQueued reports it, and the engine keeps the record of the job's runs
@@ -57,13 +57,13 @@ def _ends(before: QueueView, after: QueueView, at_s: float) -> Iterator[Event]:
             yield JobEnded(at_s=at_s, job_id=job_id)
 
 
-def _was_requeued(before: QueueView, after: QueueView, job_id: JobId) -> bool:
+def _was_requeued(before: SlurmQueueView, after: SlurmQueueView, job_id: JobId) -> bool:
     """Whether a job ran before and waits for Roost again now."""
     ran_and_waits = job_id in before.running and job_id in after.waiting
     return ran_and_waits and is_next_life(before.lives[job_id], after.lives[job_id])
 
 
-def _withdrawals(before: QueueView, after: QueueView, at_s: float) -> Iterator[Event]:
+def _withdrawals(before: SlurmQueueView, after: SlurmQueueView, at_s: float) -> Iterator[Event]:
     known = {**before.blocked, **before.unmanaged}
     for job_id, reason in {**after.blocked, **after.unmanaged}.items():
         if reason == NO_GPUS and job_id not in before.waiting:
@@ -73,7 +73,7 @@ def _withdrawals(before: QueueView, after: QueueView, at_s: float) -> Iterator[E
             yield JobWithdrawn(at_s=at_s, job_id=job_id, reason=reason)
 
 
-def _starts(before: QueueView, after: QueueView, at_s: float) -> Iterator[Event]:
+def _starts(before: SlurmQueueView, after: SlurmQueueView, at_s: float) -> Iterator[Event]:
     for job_id, shares in after.running.items():
         is_same = before.lives.get(job_id) == after.lives[job_id]
         if not is_same or before.running.get(job_id) != shares:
@@ -92,7 +92,7 @@ def _starts(before: QueueView, after: QueueView, at_s: float) -> Iterator[Event]
             )
 
 
-def _requests(before: QueueView, after: QueueView, at_s: float) -> Iterator[Event]:
+def _requests(before: SlurmQueueView, after: SlurmQueueView, at_s: float) -> Iterator[Event]:
     for job_id, spec in _overtaken_first(after.waiting).items():
         is_same = before.lives.get(job_id) == after.lives[job_id]
         if job_id not in before.waiting or not is_same:

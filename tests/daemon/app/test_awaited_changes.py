@@ -10,7 +10,7 @@ from roost_slurm.spool import Ended, Started, Submitted
 from roost_slurm.squeue import QueuedJob
 from roostd.app.awaited_changes import AwaitedChanges
 from roostd.app.poll_schedule import PollSchedule
-from roostd.slurm.queue_view import QueueView
+from roostd.slurm.queue_view import SlurmQueueView
 
 SHARES = (NodeShare(NodeName("n1"), (0,)),)
 SUBMITTED = Submitted(1, "main")
@@ -35,7 +35,7 @@ class Watch:
         asked_s: float | None = None,
     ) -> int:
         """Show the queue of now or of an earlier time; return how many polls are left."""
-        view = QueueView(
+        view = SlurmQueueView(
             unmanaged={JobId(name): "" for name in waiting},
             running={JobId(name): SHARES for name in running},
             numbers={12: JobId("10_3")},

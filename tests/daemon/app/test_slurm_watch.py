@@ -29,7 +29,7 @@ from roostd.config.config import Config, Mode
 from roostd.ops.clock import MonotonicClock
 from roostd.slurm.port import QueueSnapshot, SlurmNode
 from roostd.slurm.queue_reading import view
-from roostd.slurm.queue_view import QueueView
+from roostd.slurm.queue_view import SlurmQueueView
 from roostd.slurm.rules import SiteRules
 from roostd.testing.slurm_stand_in import Fault, SlurmStandIn
 
@@ -350,7 +350,7 @@ async def test_a_long_queue_is_read_beside_the_loop_and_told_once(
     """Also where a fresh engine is told of the queue meanwhile, with other settings or not."""
     began, may_end = threading.Event(), threading.Event()
 
-    def read(*args: Any) -> QueueView:
+    def read(*args: Any) -> SlurmQueueView:
         began.set()
         if threading.current_thread() is not threading.main_thread():
             assert may_end.wait(60.0)

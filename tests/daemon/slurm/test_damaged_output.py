@@ -18,7 +18,7 @@ from roost_slurm.versions import traits_of
 from roostd.config.config import Mode
 from roostd.slurm.jobs import JobReader
 from roostd.slurm.queue_reading import SiteView, view
-from roostd.slurm.queue_view import QueueView
+from roostd.slurm.queue_view import SlurmQueueView
 from roostd.slurm.slurm_cli import SlurmCli
 from roostd.slurm.sync import diff, diff_nodes
 
@@ -97,12 +97,12 @@ async def read_all(release: str, answers: dict[str, str]) -> None:
         accounts_memory=site_settings.accounts_memory,
     )
     names = {node.spec.name for node in nodes}
-    seen = view(snapshot, reader, names, QueueView(), 1.0, site)
+    seen = view(snapshot, reader, names, SlurmQueueView(), 1.0, site)
     harness = EngineHarness()
     events = (
         *diff_nodes((), nodes, 1.0),
         QuotasSeen(at_s=1.0, free=site.rules.free(snapshot.jobs)),
-        *diff(QueueView(), seen, 1.0),
+        *diff(SlurmQueueView(), seen, 1.0),
     )
     for event in events:
         harness.feed(event)

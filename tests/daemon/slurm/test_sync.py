@@ -19,7 +19,7 @@ from roost_engine.testing.builders import job, node
 from roost_slurm.squeue import SlurmJobState
 from roost_slurm.versions import SlurmVersion
 from roostd.slurm.queue_reading import view
-from roostd.slurm.queue_view import QueueView
+from roostd.slurm.queue_view import SlurmQueueView
 from roostd.slurm.sync import diff, diff_nodes
 from roostd.testing.slurm_stand_in import SlurmStandIn
 
@@ -236,7 +236,7 @@ async def test_a_job_that_was_seen_to_wait_starts_without_its_request(watcher: W
     (started,) = await watcher.poll()
     assert isinstance(started, JobStarted)
     assert started.job is None
-    again = diff(QueueView(), watcher.view, watcher.now_s)  # for a fresh engine
+    again = diff(SlurmQueueView(), watcher.view, watcher.now_s)  # for a fresh engine
     assert [event.job.job_id for event in again if isinstance(event, JobStarted) and event.job]
 
 
@@ -295,6 +295,6 @@ def test_a_job_is_queued_after_those_that_it_was_moved_past(
         JobId(name): replace(job(name), overtakes=overtakes.get(name, ()))
         for name in ("1", "2", "3")
     }
-    after = QueueView(waiting=waiting, lives=dict.fromkeys(waiting, (0, 0.0, 0)))
-    events = diff(QueueView(), after, 0.0)
+    after = SlurmQueueView(waiting=waiting, lives=dict.fromkeys(waiting, (0, 0.0, 0)))
+    events = diff(SlurmQueueView(), after, 0.0)
     assert [event.job.job_id for event in events if isinstance(event, JobQueued)] == queued

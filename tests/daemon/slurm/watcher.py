@@ -15,7 +15,7 @@ from roost_slurm.versions import SlurmVersion, traits_of
 from roostd.config.config import Mode
 from roostd.slurm.jobs import JobReader
 from roostd.slurm.queue_reading import SiteView, view
-from roostd.slurm.queue_view import QueueView
+from roostd.slurm.queue_view import SlurmQueueView
 from roostd.slurm.sync import diff
 from roostd.testing.slurm_stand_in import SlurmStandIn
 
@@ -29,7 +29,7 @@ class Watcher:
     def __init__(self, version: SlurmVersion = BOOKWORM) -> None:
         self.now_s = 1000.0
         self.slurm = SlurmStandIn(NODES, now=lambda: self.now_s, version=version)
-        self.view, self.site = QueueView(), SiteView()
+        self.view, self.site = SlurmQueueView(), SiteView()
         self.reader = JobReader(
             to_engine_s=lambda epoch_s: epoch_s,
             mode_of=lambda partition: Mode.ENFORCE,
