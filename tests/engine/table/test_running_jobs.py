@@ -76,16 +76,3 @@ def test_many_jobs_and_a_lease_without_end() -> None:
     stoppable = running.stoppable(500.0)
     assert [record.job_id for record in stoppable] == [str(one) for one in range(0, 200, 2)]
     assert stoppable.by_attained_service(500.0).jobs[0].job_id == "198"
-    assert stoppable[:2] == (stoppable[0], stoppable[1])
-
-
-def test_only_the_last_ranking_is_known_as_its_own() -> None:
-    running = RunningJobs()
-    running.add(started(JobId("1"), 1, 0.0, 0.0, 0.0, 0.0))
-    stoppable = running.stoppable(1.0)
-    assert not stoppable.is_ranking(())
-    ranking = stoppable.by_attained_service(1.0)
-    assert stoppable.is_ranking(ranking.jobs)
-    assert stoppable.by_attained_service(1.0) is ranking
-    assert not stoppable.is_ranking([*ranking.jobs])
-    assert stoppable.by_attained_service(2.0).values == (2.0,)
