@@ -67,6 +67,7 @@ class Recorder:
         self._wake, self._progress = asyncio.Event(), asyncio.Condition()
         self._taken_count = self._written_count = self._writing_count = 0
         self._run_began_s = time.monotonic()
+        self._prune_due_s = self._run_began_s + _PRUNE_EVERY_S
         self._is_torn, self._is_closing = bool(fault), False
         self._needs_probe = False
         self.fault = fault
@@ -173,14 +174,13 @@ class Recorder:
 
     async def run(self) -> None:
         """Write until `close`; one task runs this."""
-        pruned_s = time.monotonic()
         while not (self._is_closing and not self._pending):
             await self._woken()
             await self._write_pending()
             if self._needs_probe:
                 await self._probe()
-            if time.monotonic() - pruned_s > _PRUNE_EVERY_S and not self._is_torn:
-                pruned_s = time.monotonic()
+            if time.monotonic() >= self._prune_due_s and not self._is_torn:
+                self._prune_due_s = time.monotonic() + _PRUNE_EVERY_S
                 await self._prune()
         if self._journal is not None:
             await self._call(self._journal.close)
@@ -215,6 +215,9 @@ class Recorder:
         self._writing_count = len(batch)
         try:
             await self._call(lambda: self._open_journal().write(batch))
+            # The run before may go now; after a start that can wait.
+            if self._written_count and any(isinstance(record, RunHead) for record in batch):
+                self._prune_due_s = time.monotonic()
             self._writing_count = 0
             self._written_count += len(batch)
         except JournalError as error:

@@ -1,6 +1,7 @@
 import asyncio
 import contextlib
 import threading
+import time
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
@@ -8,6 +9,7 @@ from roost_engine.domain.events import Tick
 from roost_engine.engine import EngineConfig
 from roost_formats.journal.codec import encode
 from roost_formats.journal.journal import FILE_NAME, Journal
+from roost_formats.journal.pruning import JournalLimits
 from roost_formats.journal.reader import JournalReader
 from roost_formats.journal.records import Record, RunHead
 from roostd.app.recorder import Recorder
@@ -15,7 +17,7 @@ from roostd.app.recorder import Recorder
 HEAD = RunHead(
     version="0",
     policy="heuristic",
-    epoch_of_zero_s=0.0,
+    epoch_of_zero_s=time.time(),  # a run of long ago would be deleted
     began_s=0.0,
     config=encode(EngineConfig()),
 )
@@ -88,6 +90,17 @@ async def test_a_disk_that_fails_and_recovers_ends_in_a_new_run_without_a_gap(
     first, *_, last = times(tmp_path)
     assert first[0] == 1.0
     assert last == [5.0]
+
+
+async def test_a_journal_over_its_limit_loses_its_oldest_run_once_another_begins(
+    tmp_path: Path,
+) -> None:
+    journal = Journal.open(tmp_path, JournalLimits(max_bytes=1))
+    async with recording(journal) as recorder:
+        for number in range(3):
+            recorder.begin_run(HEAD)
+            await recorder.wait_durable(recorder.append(Tick(at_s=float(number)), ()))
+    assert times(tmp_path) == [[2.0]]
 
 
 class SlowJournal(Journal):
