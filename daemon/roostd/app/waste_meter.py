@@ -1,9 +1,9 @@
 """Counts the GPU-hours that bring nothing, by day and user; docs/waste.md says what counts.
 
 Every running job and every node is looked at once a minute, a part of them in each poll. What is
-seen then counts for the time since the last poll, three minutes at most: a daemon that was stopped
-or suspended meanwhile has not seen that time. The sums are stored in the state folder, every five
-minutes and when the daemon stops.
+seen then counts for the time since it was last looked at, three minutes at most: a daemon that was
+stopped or suspended meanwhile has not seen that time. The sums are stored in the state folder, every
+five minutes and when the daemon stops.
 """
 
 from collections import deque

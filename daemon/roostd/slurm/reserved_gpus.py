@@ -31,7 +31,7 @@ _Gpus: TypeAlias = Mapping[NodeName, frozenset[int]]
 
 @dataclass(frozen=True, slots=True)
 class Poll:
-    """The jobs that held GPUs at one poll at the queue.
+    """The jobs that held GPUs at one poll of the queue.
 
     Attributes:
         at_epoch_s: when Slurm was asked.

@@ -50,7 +50,7 @@ class LaneCounts:
             self._lanes += count * _lanes_of(mask, size)
 
     def move(self, changes: Iterable[tuple[int, int]]) -> None:
-        """Count the nodes whose free mask has changed again, each given as before and after."""
+        """Count again the nodes whose free mask has changed, each given as before and after."""
         size = self.size
         for before, now in changes:
             self._lanes += _lanes_of(now, size) - _lanes_of(before, size)

@@ -20,25 +20,25 @@ class Seats:
 
     def __init__(self) -> None:
         self.gpu_memory_bytes: dict[NodeName, int] = {}
-        self._slots: dict[JobId, tuple[GpuSeat, ...]] = {}
+        self._gpu_seats: dict[JobId, tuple[GpuSeat, ...]] = {}
         self._holders: dict[tuple[NodeName, int], dict[JobId, int]] = {}  # the seat of each job
 
     def hold(self, job_id: JobId, shares: tuple[NodeShare, ...]) -> None:
         """Let a job hold these shares, in place of those it held before; none: it holds nothing."""
-        for slot in self._slots.pop(job_id, ()):
-            holders = self._holders[slot.node, slot.gpu]
+        for seat in self._gpu_seats.pop(job_id, ()):
+            holders = self._holders[seat.node, seat.gpu]
             del holders[job_id]
             if not holders:
-                del self._holders[slot.node, slot.gpu]
-        slots = tuple(gpu_seats_of(shares))
-        if slots:
-            self._slots[job_id] = slots
-        for slot in slots:
-            self._holders.setdefault((slot.node, slot.gpu), {})[job_id] = slot.seat
+                del self._holders[seat.node, seat.gpu]
+        seats = tuple(gpu_seats_of(shares))
+        if seats:
+            self._gpu_seats[job_id] = seats
+        for seat in seats:
+            self._holders.setdefault((seat.node, seat.gpu), {})[job_id] = seat.seat
 
-    def slots(self, job_id: JobId) -> tuple[GpuSeat, ...]:
-        """Return the slots that a job holds."""
-        return self._slots.get(job_id, ())
+    def gpu_seats(self, job_id: JobId) -> tuple[GpuSeat, ...]:
+        """Return the seats that a job holds."""
+        return self._gpu_seats.get(job_id, ())
 
     def holders(self, node: NodeName, gpu: int) -> Mapping[JobId, int]:
         """Return the jobs that hold a GPU, and the seat of each."""
@@ -47,17 +47,17 @@ class Seats:
     def partners(self, job_id: JobId) -> tuple[JobId, ...]:
         """Return the jobs that share a GPU with one, each once."""
         found: dict[JobId, None] = {}
-        for slot in self.slots(job_id):
-            found |= dict.fromkeys(self._holders[slot.node, slot.gpu])
+        for seat in self.gpu_seats(job_id):
+            found |= dict.fromkeys(self._holders[seat.node, seat.gpu])
         found.pop(job_id, None)
         return tuple(found)
 
     def left_alone_count(self, job_id: JobId, node: NodeName, ended: Collection[JobId]) -> int:
         """Return how many of a job's GPUs on a node are free once some jobs have ended."""
         return sum(
-            self._holders[slot.node, slot.gpu].keys() <= set(ended)
-            for slot in self.slots(job_id)
-            if slot.node == node
+            self._holders[seat.node, seat.gpu].keys() <= set(ended)
+            for seat in self.gpu_seats(job_id)
+            if seat.node == node
         )
 
     def hosts(self) -> Iterator[tuple[JobId, NodeName, int, tuple[int, ...]]]:
@@ -65,18 +65,18 @@ class Seats:
 
         In the order in which the jobs began to hold them.
         """
-        for job_id, slots in self._slots.items():
-            node, seat = slots[0].node, slots[0].seat
-            if any(slot.node != node or slot.seat != seat for slot in slots):
+        for job_id, seats in self._gpu_seats.items():
+            node, seat = seats[0].node, seats[0].seat
+            if any(one.node != node or one.seat != seat for one in seats):
                 continue
-            alone = tuple(slot.gpu for slot in slots if len(self._holders[node, slot.gpu]) == 1)
+            alone = tuple(one.gpu for one in seats if len(self._holders[node, one.gpu]) == 1)
             if alone:
                 yield job_id, node, seat, alone
 
     def check_invariants(self) -> None:
-        """Raise AssertionError where holders and slots contradict each other."""
+        """Raise AssertionError where holders and seats contradict each other."""
         listed: dict[tuple[NodeName, int], dict[JobId, int]] = {}
-        for job_id, slots in self._slots.items():
-            for slot in slots:
-                listed.setdefault((slot.node, slot.gpu), {})[job_id] = slot.seat
+        for job_id, seats in self._gpu_seats.items():
+            for seat in seats:
+                listed.setdefault((seat.node, seat.gpu), {})[job_id] = seat.seat
         assert listed == self._holders, "seats drifted"

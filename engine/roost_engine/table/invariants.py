@@ -51,11 +51,11 @@ def check_seats(table: JobTable) -> None:
     seats.check_invariants()
     for job_id in table.placing:
         spec, partners = table.jobs[job_id].spec, seats.partners(job_id)
-        for slot in seats.slots(job_id):
-            node, gpu, _ = slot
+        for seat in seats.gpu_seats(job_id):
+            node, gpu, _ = seat
             sitting = seats.holders(node, gpu)
-            assert len(sitting) <= 2, f"{slot}: {sitting}"
-            assert len(set(sitting.values())) == len(sitting), f"{slot}: {sitting}"
+            assert len(sitting) <= 2, f"{seat}: {sitting}"
+            assert len(set(sitting.values())) == len(sitting), f"{seat}: {sitting}"
         for other in partners:
             assert spec.shares_gpus, f"{job_id} never opted in, and sits beside {other}"
             beside = table.spec_of(other)

@@ -241,7 +241,7 @@ class SlowToRise(SlurmStandIn):
 async def test_nodes_in_transition_are_read_again_soon_after_the_first_job_comes(
     site: Site,
 ) -> None:
-    """Not at the next poll at the nodes, which is a minute away."""
+    """Not at the next poll of the nodes, which is a minute away."""
     site.state.config = Config.model_validate(
         {"mode": "enforce", "slurm": {"poll_interval_s": 60.0}}
     )

@@ -247,7 +247,7 @@ class SeparationMachine(RuleBasedStateMachine):
         assert all(
             len(seats.holders(node, gpu)) <= 2
             for job_id in self._in(JobState.PLACING, JobState.RUNNING, JobState.STOPPING)
-            for node, gpu, _ in seats.slots(job_id)
+            for node, gpu, _ in seats.gpu_seats(job_id)
         )
         new, self.checked_count = self.site.actions[self.checked_count :], len(self.site.actions)
         for action in new:
