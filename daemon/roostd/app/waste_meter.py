@@ -2,8 +2,8 @@
 
 Every running job and every node is looked at once a minute, a part of them in each poll. What is
 seen then counts for the time since it was last looked at, three minutes at most: a daemon that was
-stopped or suspended meanwhile has not seen that time. The sums are stored in the state folder, every
-five minutes and when the daemon stops.
+stopped or suspended meanwhile has not seen that time. The sums are stored in the state folder,
+every five minutes and when the daemon stops.
 """
 
 from collections import deque
