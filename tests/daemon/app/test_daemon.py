@@ -1,5 +1,4 @@
 import asyncio
-import gc
 import os
 import socket
 import time
@@ -387,8 +386,7 @@ async def test_the_first_engine_is_freed_by_a_reload(slurm: SlurmStandIn, tmp_pa
         gone = weakref.ref(daemon.daemon.state.engine)
         daemon.daemon.reload()
         await daemon.until(lambda: daemon.daemon.state.engine is not gone(), "a fresh engine")
-        gc.collect()
-        assert gone() is None
+        await daemon.until(lambda: gone() is None, "the end of the first engine")
 
 
 async def test_a_reload_changes_modes_at_once(slurm: SlurmStandIn, tmp_path: Path) -> None:
