@@ -6,7 +6,7 @@ What was computed of a node is stored until its jobs or its reported loads chang
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import cast
+from typing import NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,7 @@ Array = NDArray[np.float32]
 # Links between nodes are a quarter as fast as PCIe, per GPU: the rule of prediction.speed.
 _NETWORK_SLOWDOWN = 4.0
 _FIRST_COUNT = 256
+_NEWCOMER_COUNT = 32
 _LEVEL_NUMBERS = np.arange(len(LEVELS))[:, None]
 
 
@@ -35,7 +36,7 @@ class Residents:
         masks: int64 [job], GPUs on this node.
         counts: float64 [job], how many these are.
         vectors: float32 [job, width].
-        load: the reported load that the vectors are from; empty: none is.
+        load_version: of the load that the vectors are from.
         rows: of sets of free GPUs, by mask: the row of SetRows.
     """
 
@@ -43,12 +44,15 @@ class Residents:
     masks: NDArray[np.int64]
     counts: NDArray[np.float64]
     vectors: Array
-    load: bytes = b""
+    load_version: int
     rows: dict[int, int] = field(default_factory=dict)
 
 
 class SetRows:
     """What sets of GPUs of one node are beside: a row for each set, in one table.
+
+    What newcomers were predicted to lose on a row is stored beside it, so that the next newcomer
+    with the same vector need not be predicted again.
 
     Args:
         width: columns of a load vector.
@@ -67,6 +71,8 @@ class SetRows:
         self.gpus = np.zeros(_FIRST_COUNT)
         self.level = np.zeros(_FIRST_COUNT, dtype=np.int64)
         self._unused = list(range(_FIRST_COUNT))
+        self._newcomers: dict[tuple[int, bytes], int] = {}  # the one asked about last is the last
+        self._losses = _unpredicted(_FIRST_COUNT)
 
     def take(self) -> int:
         """Return a row that no set has."""
@@ -75,12 +81,53 @@ class SetRows:
             for name in ("sums", "joined", "gpus", "level"):
                 old = getattr(self, name)
                 setattr(self, name, np.concatenate([old, np.zeros_like(old)]))
+            self._losses = np.concatenate([self._losses, _unpredicted(count)], axis=1)
             self._unused = list(range(count, 2 * count))
         return self._unused.pop()
 
     def free(self, residents: Residents) -> None:
         """Give back the rows of a node."""
-        self._unused.extend(residents.rows.values())
+        rows = list(residents.rows.values())
+        self._losses[: len(self._newcomers), rows] = np.nan
+        self._unused.extend(rows)
+
+    def losses(self, vector: Array, tier: int) -> Array:
+        """Return what was predicted of newcomers with one vector, to be read and written.
+
+        Args:
+            vector: of the newcomer.
+            tier: of its GPUs.
+
+        Returns:
+            float32 [row, 2], log slowdowns of the newcomer and of the others as one; NaN: not
+            predicted yet. Valid until rows are taken or other losses are asked for.
+        """
+        key, newcomers = (tier, vector.tobytes()), self._newcomers
+        at = newcomers.pop(key, None)
+        if at is None:
+            is_full = len(newcomers) == _NEWCOMER_COUNT
+            at = newcomers.pop(next(iter(newcomers))) if is_full else len(newcomers)
+            self._losses[at] = np.nan
+        newcomers[key] = at
+        return self._losses[at]
+
+
+def _unpredicted(row_count: int) -> Array:
+    return np.full((_NEWCOMER_COUNT, row_count, 2), np.nan, dtype=np.float32)
+
+
+class Newcomers(NamedTuple):
+    """Some parts of candidates on which a newcomer has one load vector.
+
+    Attributes:
+        where: which.
+        vector: float32 [width].
+        tier: of the newcomer's GPUs.
+    """
+
+    where: NDArray[np.int64] | slice
+    vector: Array
+    tier: int
 
 
 class Neighbourhood:
@@ -136,13 +183,13 @@ class Neighbourhood:
 
     def residents(self, cluster: Cluster, node: int) -> Residents:
         """Return the jobs on a node."""
-        is_reported = bool(cluster.loads.reported >> node & 1)
-        load = cluster.loads.by_gpu[node].tobytes() if is_reported else b""
+        version = cluster.loads.version[node]
         known = self._known.get(node)
         if known is not None:
-            if known.load == load:
+            if known.load_version == version:
                 return known
             self._forget(node)
+        is_reported = bool(cluster.loads.reported >> node & 1)
         jobs = sorted(self._jobs.jobs_on.get(node, {}).items())
         masks = [mask_of(resident.gpus_on[node]) for _, resident in jobs]
         vectors = np.zeros((len(jobs), self._width), dtype=np.float32)
@@ -157,7 +204,7 @@ class Neighbourhood:
             np.array(masks, dtype=np.int64),
             np.array([mask.bit_count() for mask in masks], dtype=np.float64),
             vectors,
-            load,
+            version,
         )
         return found
 
@@ -227,14 +274,14 @@ class Neighbourhood:
         level: NDArray[np.int64] = np.where(shared[:, 0], 0, 2 - shared[:, 1])
         return level
 
-    def own(
+    def newcomers(
         self,
         cluster: Cluster,
         nodes: NDArray[np.int64],
         tiers: NDArray[np.int64],
         communication: Communication,
-    ) -> Array:
-        """Return the vector of a newcomer on each of some nodes: float32 [node, width].
+    ) -> list[Newcomers]:
+        """Return the vectors of a newcomer on some nodes.
 
         Args:
             cluster: the nodes.
@@ -245,13 +292,13 @@ class Neighbourhood:
         kinds = cluster.kind[nodes]
         linked = [kind for kind in set(kinds.tolist()) if self._is_kind_nvlinked(cluster, kind)]
         keys = 2 * tiers + ((tiers == 0) & np.isin(kinds, linked)) if linked else 2 * tiers
-        found = np.empty((len(nodes), self._width), dtype=np.float32)
-        for key in set(keys.tolist()):
-            where = keys == key
-            means = self.expected(
-                cluster, int(nodes[where.argmax()]), communication[key // 2], is_alone=key < 2
-            )
-            found[where] = self._vector(means)
+        different = sorted(set(keys.tolist()))
+        found = list[Newcomers]()
+        for key in different:
+            where = slice(None) if len(different) == 1 else np.flatnonzero(keys == key)
+            first, tier = int(nodes[where][0]), key // 2
+            means = self.expected(cluster, first, communication[tier], is_alone=key < 2)
+            found.append(Newcomers(where, self._vector(means), tier))
         return found
 
     def expected(
