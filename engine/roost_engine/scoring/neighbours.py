@@ -216,14 +216,14 @@ class NeighbourScore:
         for where, vector, tier in newcomers:
             found[where] = rows.losses(vector, tier)[row[where]]
         missing = np.flatnonzero(np.isnan(found[:, 0]))
-        if not len(missing):
-            return found
-        own, tiers = np.empty((len(row), self.interference.width), np.float32), np.empty_like(row)
-        for where, vector, tier in newcomers:
-            own[where], tiers[where] = vector, tier
-        found[missing] = self._asked(own[missing], tiers[missing], row[missing])
-        for where, vector, tier in newcomers:
-            rows.losses(vector, tier)[row[where]] = found[where]
+        if len(missing):
+            own = np.empty((len(row), self.interference.width), dtype=np.float32)
+            tiers = np.empty_like(row)
+            for where, vector, tier in newcomers:
+                own[where], tiers[where] = vector, tier
+            found[missing] = self._asked(own[missing], tiers[missing], row[missing])
+            for where, vector, tier in newcomers:
+                rows.losses(vector, tier)[row[where]] = found[where]
         return found
 
     def _asked(self, own: Array, tiers: NDArray[np.int64], row: NDArray[np.int64]) -> Array:
