@@ -116,7 +116,7 @@ class Monitor:
         self.refresh()
 
     def _compare_mig(self, load: DriverLoad) -> None:
-        """Read the facts again if a GPU was switched to MIG mode, or back: it takes no jobs then."""
+        """Read the facts again if a GPU was switched to MIG mode or back: then it takes no jobs."""
         for now, known in zip(load.gpus, self._facts.gpus, strict=False):
             if now.mig_enabled not in (None, known.mig_enabled):
                 self.refresh()

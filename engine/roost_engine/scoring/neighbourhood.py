@@ -153,7 +153,8 @@ class SetRows:
             at = newcomers.pop(next(iter(newcomers))) if is_full else len(newcomers)
             self._losses[at] = np.nan
         newcomers[key] = at
-        return self._losses[at]
+        found: Array = self._losses[at]
+        return found
 
 
 def _unpredicted(row_count: int) -> Array:
@@ -301,7 +302,8 @@ class Neighbourhood:
         self, cluster: Cluster, node: int, residents: Residents, mask: int
     ) -> NDArray[np.int64]:
         """Return what each resident shares with a set of GPUs: positions in LEVELS."""
-        return self._levels(cluster, [(node, mask)], residents.masks[None])[0]
+        found: NDArray[np.int64] = self._levels(cluster, [(node, mask)], residents.masks[None])[0]
+        return found
 
     def _levels(
         self, cluster: Cluster, sets: Sequence[tuple[int, int]], masks: NDArray[np.int64]

@@ -2,7 +2,8 @@
 
 A pair has turned out bad where a job of it has reported for some minutes that it loses more than
 the site's limit. Of the two jobs the one that came last is stopped, if it may be; else the other
-one. A report never stops a job of another user: such a job must have reported a loss itself. It is not seated beside that job again. A job is stopped where that is expected to pay:
+one. What a user's jobs report stops no job of another user, which must have reported a loss too.
+It is not seated beside that job again. A job is stopped where that is expected to pay:
 
     gain = g(stays) · (1 - s(stays)) + g(goes) · (1 - s(goes))   GPUs' worth of speed; if the job
          = g(stays) · (1 - s(stays)) - g(goes) · s(goes)         finds no whole GPUs free, this
