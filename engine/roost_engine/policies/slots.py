@@ -213,8 +213,8 @@ class GateSlot(PolicySlot):
         self.ask(lambda: self._policy.note(outcome), lambda: None)
 
 
-class Predictors(Protocol):
-    """What learns from waits and runs, for gates and preemption to read."""
+class JobPredictor(Protocol):
+    """Predicts how long jobs run, and learns from the waits and runs that it is told of."""
 
     def wait_ended(self, outcome: WaitEnded) -> None:
         """Learn how a wait came out."""
@@ -242,7 +242,7 @@ class TimesLeft(Protocol):
 class PredictorSlot(PolicySlot):
     """What is expected of jobs."""
 
-    def __init__(self, predictors: Predictors, faults: FaultLog) -> None:
+    def __init__(self, predictors: JobPredictor, faults: FaultLog) -> None:
         super().__init__("prediction", predictors, faults)
         self._predictors = predictors
         # Predictors may ask a model, whose faults count like those of any policy.

@@ -26,7 +26,7 @@ from roost_engine.policies.canary import CanaryScore
 from roost_engine.policies.protocols import ClusterScore, RowwiseScore, ScorePolicy, ScoreQuestion
 from roost_engine.policies.slots import FaultLog
 from roost_engine.scoring.heuristic import HeuristicScore
-from roost_engine.scoring.neighbours import NeighbourScore
+from roost_engine.scoring.neighbour_cost import NeighbourAwareScore
 
 _EXPLAINED_COUNT = 16  # candidates that a Decision keeps
 _CACHE_LIMIT = 4096
@@ -68,6 +68,7 @@ class Scorer:
             self._canary = Scorer(policy.candidate, self._faults, cluster, spec_of)
         self._rowwise = active if isinstance(active, RowwiseScore) else None
         self._within = active if isinstance(active, ClusterScore) else None
+        self._aware = active if isinstance(active, NeighbourAwareScore) else None
 
     def choose(
         self, candidates: Candidates, at_s: float, job: JobSpec | None = None
@@ -115,11 +116,11 @@ class Scorer:
         self, candidates: Candidates, listing: Listing, job: JobSpec | None, best: int
     ) -> str:
         """Return what the neighbour that costs most is expected to cost, as the cluster is now."""
-        if not isinstance(self._within, NeighbourScore) or self._cluster is None:
+        if self._aware is None or self._cluster is None:
             return ""
         question = self._question(self._cluster, candidates, listing, job)
         try:
-            found = self._within.costliest(question, best)
+            found = self._aware.costliest(question, best)
         except Exception:  # noqa: BLE001  the placement is decided; only its explanation suffers
             return ""
         return "" if found is None else found.in_words
@@ -129,11 +130,11 @@ class Scorer:
 
         0 without a score of neighbours, or where it cannot answer.
         """
-        if not isinstance(self._within, NeighbourScore) or self._cluster is None:
+        if self._aware is None or self._cluster is None:
             return 0.0
         listing = candidates.listing()
         try:
-            return self._within.lost_frac(self._question(self._cluster, candidates, listing, job))
+            return self._aware.lost_frac(self._question(self._cluster, candidates, listing, job))
         except Exception:  # noqa: BLE001  counted when the candidates are scored
             return 0.0
 
@@ -151,8 +152,8 @@ class Scorer:
 
     def correct(self, pairs: Iterable[PairCorrection]) -> None:
         """Tell a score of neighbours what progress has taught; others read nothing of it."""
-        if isinstance(self._within, NeighbourScore):
-            self._within.corrections.apply(pairs)
+        if self._aware is not None:
+            self._aware.corrections.apply(pairs)
 
     def _is_candidate(self, job: JobSpec | None) -> bool:
         assert isinstance(self.policy, CanaryScore)
