@@ -24,7 +24,7 @@ from roost_engine.placement.options import (
 )
 from roost_engine.policies.canary import CanaryScore
 from roost_engine.policies.protocols import ClusterScore, RowwiseScore, ScorePolicy, ScoreQuestion
-from roost_engine.policies.slots import FaultLog
+from roost_engine.policies.slots import FaultLog, reason_of
 from roost_engine.scoring.heuristic import HeuristicScore
 from roost_engine.scoring.neighbour_cost import NeighbourAwareScore
 
@@ -208,7 +208,7 @@ class Scorer:
             features = gang_features([option], candidates.tables)
         else:
             features = node_features([option])
-        scores = policy.score(features)
+        scores = _checked(policy, policy.score(features), len(features))
         subset = int(np.argmax(scores))
         return float(scores[subset]), subset
 
@@ -222,13 +222,20 @@ class Scorer:
             else:
                 question = self._question(self._cluster, candidates, listing, job)
                 scores = self._within.score_within(question)
-            if np.shape(scores) != (len(features),) or not np.isfinite(scores).all():
-                raise PolicyError(f"{policy.name} answered {np.shape(scores)}, or not finite")
+            return _checked(policy, scores, len(features)), policy.name, ""
         except Exception as error:  # noqa: BLE001  whatever a policy raises must not stop a pass
             self.fallback_count += 1
             self._faults.counts["score"] += 1
-            return self._heuristic.score(features), self._heuristic.name, str(error)
-        return scores, policy.name, ""
+            return self._heuristic.score(features), self._heuristic.name, reason_of(error)
+
+
+def _checked(policy: ScorePolicy, scores: NDArray[np.float32], count: int) -> NDArray[np.float32]:
+    """Refuse what is not one finite number a candidate."""
+    if np.shape(scores) != (count,) or not np.isfinite(scores).all():
+        raise PolicyError(f"{policy.name} answered {np.shape(scores)}, or not finite")
+    if not isinstance(scores, np.ndarray) or scores.dtype.kind != "f":
+        raise PolicyError(f"{policy.name} answered {type(scores).__name__}, not an array of floats")
+    return scores
 
 
 def _best_node(options: Sequence[Option]) -> tuple[int, NodeOption]:
@@ -269,9 +276,16 @@ def shortlist(nodes: NDArray[np.int64], order: NDArray[np.int64], count: int) ->
 
 
 def _score_later(policy: RowwiseScore, candidates: Candidates, at_s: float) -> Decision:
-    """Describe a decision for which each option was scored once."""
-    scores = policy.score(candidates.features)
-    return _decision(candidates, scores, at_s=at_s, policy=policy.name)
+    """Describe a decision for which each option was scored once.
+
+    The heuristic's scores stand in for those of a policy that fails now: the placement is decided.
+    """
+    features = candidates.features
+    try:
+        scores, fault = _checked(policy, policy.score(features), len(features)), ""
+    except Exception as error:  # noqa: BLE001  whoever reads an explanation expects no fault
+        scores, fault = HeuristicScore().score(features), reason_of(error)
+    return _decision(candidates, scores, at_s=at_s, policy=policy.name, fallback_reason=fault)
 
 
 def _decision(
