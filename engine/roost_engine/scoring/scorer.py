@@ -283,7 +283,7 @@ def _score_later(policy: RowwiseScore, candidates: Candidates, at_s: float) -> D
     features = candidates.features
     try:
         scores, fault = _checked(policy, policy.score(features), len(features)), ""
-    except Exception as error:  # noqa: BLE001  whoever reads an explanation expects no fault
+    except Exception as error:  # noqa: BLE001  an explanation is read outside of steps
         scores, fault = HeuristicScore().score(features), reason_of(error)
     return _decision(candidates, scores, at_s=at_s, policy=policy.name, fallback_reason=fault)
 
