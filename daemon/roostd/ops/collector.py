@@ -15,7 +15,7 @@ POLLS = 5  # upkeeps in which an engine is being given the jobs
 LONG_S = 0.02
 # Python's own 700 is reached every few seconds by the five objects that gRPC leaves in a cycle for
 # each call, and each scan then finds what thousands of streams hold: 10 ms for 1,000 probes.
-YOUNG_COUNT = 20_000
+YOUNG_COUNT = 10_000
 
 
 class Collector:
