@@ -82,7 +82,7 @@ images: $(BIN)/.roost ## build the images and packages of compose-test; the engi
 	 deploy/compose/build.sh sid slurm site && wait $$bookworm && wait $$trixie
 
 compose-test: $(BIN)/.roost-dev ## the real cluster in containers, on several releases of Slurm
-	@deploy/compose/engine.sh with $(BIN)/python -m pytest -n 4 --dist loadfile -m compose tests/e2e
+	@deploy/compose/engine.sh with $(BIN)/python -m pytest -n 5 --dist loadfile -m compose tests/e2e
 
 KILLS ?= 500
 SEED ?= 1

@@ -24,7 +24,7 @@ from roost_slurm.squeue import SlurmJobState
 from roost_slurm.stamp import Stamp, parse_stamp
 from roost_slurm.testing.local_slurm import LocalSlurmUnavailable
 
-pytestmark = [pytest.mark.slurm, pytest.mark.nvml]
+pytestmark = [pytest.mark.slurm, pytest.mark.nvml, pytest.mark.timeout(240)]
 _PATIENCE_S = 60.0
 
 
