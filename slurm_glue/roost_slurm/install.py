@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from roost_slurm import install_conf, install_lua
+from roost_slurm.conf_text import read_conf
 from roost_slurm.shipped import read_shipped
 
 UNITS = {
@@ -142,7 +143,7 @@ def plan_slurm(site: Site, generated: Path) -> Plan:
     plan.files[site.slurm_folder / "roost.conf"] = adapted.text
     plan.to_do += adapted.to_do
     _plan_script(site, plan, texts["job_submit.lua"])
-    if not re.search(r"(?mi)^\s*include\s+(\S*/)?roost\.conf\s*$", _read(site.at(conf))):
+    if not re.search(r"(?mi)^\s*include\s+(\S*/)?roost\.conf\s*(#|$)", read_conf(site.at(conf))):
         plan.to_do.append(f"{conf}: add the line `Include roost.conf` at its end")
     return plan
 
