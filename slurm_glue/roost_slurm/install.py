@@ -236,7 +236,7 @@ def _check_unused(site: Site, manifest: Mapping[str, str]) -> None:
     conf = site.slurm_folder / "slurm.conf"
     for number, line in enumerate((_text(site.at(conf)) or "").splitlines(), start=1):
         used = [name for name in manifest if name in line]
-        if re.match(r"(?i)\s*include\s+(\S*/)?roost\.conf\s*$", line):
+        if re.match(r"(?i)\s*include\s+(\S*/)?roost\.conf\s*(#|$)", line):
             used.append("roost.conf")
         if used and not line.lstrip().startswith("#"):
             raise InstallError(
