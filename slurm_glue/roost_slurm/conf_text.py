@@ -1,4 +1,4 @@
-r"""slurm.conf and its like as text: bytes stay as they are, and `\` at an end goes on below."""
+r"""slurm.conf and its like as text: bytes stay as they are, and `\` at an end continues below."""
 
 import os
 import re

@@ -21,7 +21,7 @@ def run_program(load: Callable[[], Callable[[], Result]]) -> Result | int:
     Returns:
         What the program returned, or EXIT_INTERRUPTED.
     """
-    # A shell's background jobs ignore SIGINT, and go on to do so.
+    # A shell's background jobs ignore SIGINT, and continue to.
     is_met = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if is_met:
         signal.signal(signal.SIGINT, signal.SIG_DFL)

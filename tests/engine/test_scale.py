@@ -48,8 +48,8 @@ def test_ten_thousand_nodes_and_twenty_thousand_waiting_jobs() -> None:
     assert len(held(running)) == NODE_COUNT * GPUS
 
     waiting = [f"9{number % 100}_{number}" for number in range(WAITING_COUNT)]  # tasks of arrays
-    for name in waiting:
-        assert not places(engine.step(JobQueued(at_s=3.0, job=job(name, gpus=1))))
+    for task in waiting:
+        assert not places(engine.step(JobQueued(at_s=3.0, job=job(task, gpus=1))))
     assert len(engine.waiting()) == WAITING_COUNT
 
     later = list[Place]()
@@ -61,7 +61,7 @@ def test_ten_thousand_nodes_and_twenty_thousand_waiting_jobs() -> None:
     assert {one.job_id for one in later} <= set(waiting)
 
     # Slurm uses job 0's number again, and requeues job 1: both wait behind the others.
-    for number in ("0", "1"):
-        assert not places(engine.step(JobQueued(at_s=5.0, job=job(number, gpus=1))))
+    for again in ("0", "1"):
+        assert not places(engine.step(JobQueued(at_s=5.0, job=job(again, gpus=1))))
     assert len(engine.waiting()) == WAITING_COUNT - len(later) + 2
     engine.check_invariants()
