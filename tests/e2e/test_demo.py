@@ -17,7 +17,7 @@ from tests.conftest import missing
 from roost_demo import privilege
 from roost_demo.cli import default_limit_s
 from roost_demo.privilege import root_argv
-from roost_slurm.testing.local_slurm import LocalSlurmUnavailable, check_available
+from roost_slurm.testing.availability import LocalSlurmUnavailable, check_available
 
 pytestmark = pytest.mark.nvml
 

@@ -20,8 +20,8 @@ from tests.e2e.two_nodes import LEASE_S, NODES
 
 from roost_demo.stack import Stack
 from roost_proto.v1 import operator_pb2
+from roost_slurm.testing.availability import LocalSlurmUnavailable
 from roost_slurm.testing.cluster_plan import ClusterPlan
-from roost_slurm.testing.local_slurm import LocalSlurmUnavailable
 
 pytestmark = [pytest.mark.slurm, pytest.mark.nvml, pytest.mark.timeout(400)]
 

@@ -32,7 +32,6 @@ COLUMNS: tuple[str, ...] = tuple(
 )
 COLUMN = {name: position for position, name in enumerate(COLUMNS)}
 _MEAN_AT = {quantity: COLUMN[f"{quantity}_mean"] for quantity in QUANTITIES}
-VALUES = slice(0, len(COLUMNS))
 MASK = slice(len(COLUMNS), 2 * len(COLUMNS))
 PRESENT = 2 * len(COLUMNS)  # 1 in every vector: in a sum of vectors the number of jobs
 WIDTH = PRESENT + 1
