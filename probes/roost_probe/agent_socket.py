@@ -31,8 +31,8 @@ IDLE_S = 10.0
 MOST_REQUEST_BYTES = 4096
 MOST_CONNECTIONS = 512  # of a user; each task of a step has one for a moment
 PLANS = 512, 10.0  # of a user, at once and a second: a step asks once for each of its tasks
-REFUSED_AFTER_S = 0.1  # a loop that is refused costs the node no core
 REPORTS = 16, 2.0  # the same of progress: once a minute is enough for each job
+REFUSED_AFTER_S = 0.1  # a loop that is refused costs the node no core
 
 
 class BadRequest(Exception):
