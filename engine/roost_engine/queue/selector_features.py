@@ -13,9 +13,9 @@ Source: Ayadi et al., TopDRL, JPDC 2025, whose images are not published; page: d
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from math import log1p
+from operator import is_
 from typing import cast
 
 import numpy as np
@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from roost_engine.cluster.cluster import Cluster
 from roost_engine.cluster.node_sets import EVERY_NODE, NodeSet, doubled
 from roost_engine.domain.model import JobId
+from roost_engine.domain.value import value
 from roost_engine.job_record import JobRecord
 from roost_engine.policies.protocols import QueueView
 from roost_engine.prediction.predictors import Predictors
@@ -60,7 +61,7 @@ _LOWER = np.array((0, *IMAGE_GPUS[:-1]), dtype=np.float64)
 _UPPER = np.array(IMAGE_GPUS, dtype=np.float64)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@value(eq=False)
 class SelectorInput:
     """What a selector reads at one decision.
 
@@ -180,7 +181,7 @@ class _WaitingJobs:
 
     def lines(self, jobs: Sequence[JobRecord], at_s: float) -> NDArray[np.intp]:
         """Return the line of each job."""
-        if at_s == self._asked_s and jobs == self._asked:
+        if at_s == self._asked_s and are_same(jobs, self._asked):
             return self._lines
         known = self._line_of
         if len(known) > 2 * len(jobs) + 64:
@@ -254,6 +255,11 @@ class _WaitingJobs:
         kept = {record.spec.job_id for record in jobs}
         for job_id in [job_id for job_id in self._line_of if job_id not in kept]:
             self._unused.append(self._line_of.pop(job_id)[2])
+
+
+def are_same(jobs: Sequence[JobRecord], others: Sequence[JobRecord]) -> bool:
+    """Return whether both have the very same records; to compare their fields is much slower."""
+    return len(jobs) == len(others) and all(map(is_, jobs, others))
 
 
 def _draw(times: RunTimes, gpu_count: int, out: NDArray[np.float32]) -> None:
