@@ -19,7 +19,7 @@ from roost_engine.domain.errors import PolicyError
 from roost_engine.domain.model import JobId, JobSpec
 from roost_engine.scoring import graph_columns as names
 from roost_engine.scoring.graph_columns import HIDDEN, INPUT_SIZES
-from roost_engine.scoring.graph_features import ClusterGraph
+from roost_engine.scoring.graph_features import ClusterGraph, as_index
 from roost_engine.scoring.graph_jobs import Communicates, typical
 
 Array: TypeAlias = NDArray[np.float32]
@@ -175,7 +175,7 @@ class GraphTree:
             }
         )
         self._put_gpus(nodes, blocks, answer[names.GPU_EMBEDDINGS])
-        self.nodes[nodes] = answer[names.NODE_EMBEDDINGS]
+        self.nodes[as_index(nodes)] = answer[names.NODE_EMBEDDINGS]
         self.racks[racks] = answer[names.RACK_EMBEDDINGS]
         self.pods = answer[names.POD_EMBEDDINGS]
 
@@ -193,7 +193,7 @@ class GraphTree:
         begin = 0
         for at, size in blocks:
             each = answer[begin : begin + len(at) * size].reshape(len(at), size, HIDDEN)
-            where = nodes[at]
+            where = as_index(nodes[at])
             self.gpus[where, :size] = each
             if size < MAX_GPUS:
                 self.gpus[where, size:] = 0.0
