@@ -25,6 +25,7 @@ SECONDS_PER_UNIT, UNITS = 60.0, 8.0  # ln(1 + s / 60) / 8 is 1 at two days
 _SHAPE = (2, IMAGE_NODE_COUNT, IMAGE_GPU_COUNT)
 _UNKNOWN_S = 3_600.0  # what a job that Slurm started by itself is expected to run
 _LEAST, _MOST = 0.01, 2.0  # of a GPU that is held; the most is also that of a node out of use
+_FREE = -1.0  # in place of a time
 _FRAME = "frame of the selector's image"
 
 
@@ -80,7 +81,7 @@ def gpu_count_of(cluster: Cluster) -> int:
 
 
 class ClusterImage:
-    """Knows which GPUs are held, since when, and until when that is expected.
+    """Knows which GPUs are held, and until when that is expected.
 
     Args:
         expected_s: how long a job is expected to run still.
@@ -89,7 +90,7 @@ class ClusterImage:
     def __init__(self, expected_s: Callable[[JobRecord, float], float]) -> None:
         self._expected_s = expected_s
         self._held: dict[JobId, tuple[_Shares, _Where]] = {}
-        self._since_s = self._until_s = np.full((64, MAX_GPUS), -1.0)
+        self._until_s = np.full((64, MAX_GPUS), _FREE)
         self._read: tuple[Cluster, int] | None = None  # what was read last, and its change_count
 
     def draw(self, view: QueueView, out: NDArray[np.float32]) -> None:
@@ -116,15 +117,15 @@ class ClusterImage:
 
     def _left(self, at_s: float, count: int, width: int) -> NDArray[np.float64]:
         """Return how long each GPU is held still, scaled; 0: it is free: [node, GPU]."""
-        since_s, until_s = self._since_s[:count, :width], self._until_s[:count, :width]
-        left = at_s - since_s
-        left *= 0.5  # a job that has outlived what was expected is expected to run half as long
-        np.maximum(left, until_s - at_s, out=left)
+        until_s = self._until_s[:count, :width]
+        left = until_s - at_s
+        # A job that is overdue is expected to run on for half of the time by which it is.
+        np.maximum(left, left * -0.5, out=left)
         left /= SECONDS_PER_UNIT
         np.log1p(left, out=left)
         left /= UNITS
         np.maximum(left, _LEAST, out=left)
-        left *= since_s >= 0.0
+        left *= until_s != _FREE
         return left
 
     def _update(self, view: QueueView, count: int) -> None:
@@ -133,19 +134,18 @@ class ClusterImage:
         if self._read == (cluster, cluster.change_count):
             return
         self._read = cluster, cluster.change_count
-        if count > len(self._since_s):
-            self._since_s, self._until_s = np.full((2, 2 * count, MAX_GPUS), -1.0)
+        if count > len(self._until_s):
+            self._until_s = np.full((2 * count, MAX_GPUS), _FREE)
             self._held.clear()
         held, shares_of = self._held, cluster.shares
         for job_id in [one for one, (shares, _) in held.items() if shares_of(one) != shares]:
-            self._since_s[held.pop(job_id)[1]] = -1.0
+            self._until_s[held.pop(job_id)[1]] = _FREE
         for job_id in [one for one in cluster.held_jobs() if one not in held]:
             shares = shares_of(job_id)
             where = _where(cluster, shares)
             held[job_id] = shares, where
             record = view.known.get(job_id)
             rest_s = _UNKNOWN_S if record is None else self._expected_s(record, view.at_s)
-            self._since_s[where] = view.at_s
             self._until_s[where] = view.at_s + rest_s
 
 
