@@ -11,8 +11,9 @@ from tests.file_order import file_order
 from xdist.remote import Producer
 
 from roost_probe.testing.library import LIBRARY_FOLDER
+from roost_slurm.testing.availability import LocalSlurmUnavailable, check_available
 from roost_slurm.testing.cluster_plan import ClusterPlan
-from roost_slurm.testing.local_slurm import LocalSlurm, LocalSlurmUnavailable, check_available
+from roost_slurm.testing.local_slurm import LocalSlurm
 
 with suppress(ImportError):  # the containers of tests/e2e have none
     from hypothesis import HealthCheck, settings

@@ -32,7 +32,7 @@ from roost_formats.testing.onnx_models import (
     tensor,
     value_info,
 )
-from roost_slurm.testing.local_slurm import LocalSlurmUnavailable
+from roost_slurm.testing.availability import LocalSlurmUnavailable
 from roostctl.main import cli
 
 pytestmark = [pytest.mark.slurm, pytest.mark.nvml]

@@ -31,7 +31,6 @@ COLUMNS: tuple[str, ...] = tuple(
     f"{quantity}_{what}" for what in ("mean", "variation") for quantity in QUANTITIES
 )
 COLUMN = {name: position for position, name in enumerate(COLUMNS)}
-VALUES = slice(0, len(COLUMNS))
 MASK = slice(len(COLUMNS), 2 * len(COLUMNS))
 PRESENT = 2 * len(COLUMNS)  # 1 in every vector: in a sum of vectors the number of jobs
 WIDTH = PRESENT + 1

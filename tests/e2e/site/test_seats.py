@@ -21,7 +21,7 @@ from roost_slurm import heartbeat
 from roost_slurm.scontrol import JobDetail, parse_jobs
 from roost_slurm.squeue import SlurmJobState
 from roost_slurm.stamp import Stamp, parse_stamp
-from roost_slurm.testing.local_slurm import LocalSlurmUnavailable
+from roost_slurm.testing.availability import LocalSlurmUnavailable
 
 pytestmark = [pytest.mark.slurm, pytest.mark.nvml]
 _PATIENCE_S = 60.0
