@@ -19,7 +19,7 @@ from roost_slurm.scheduling import Scheduling
 from roost_slurm.squeue import SlurmJobState
 from roostd.slurm.jobs import JobReader
 from roostd.slurm.port import QueueSnapshot
-from roostd.slurm.queue_reading import SiteView
+from roostd.slurm.queue_view import SiteView
 from roostd.slurm.rules import SiteRules
 
 
