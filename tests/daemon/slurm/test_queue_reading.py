@@ -203,8 +203,8 @@ async def test_an_aged_priority_changes_a_job_that_is_not_read_again(watcher: Wa
 async def test_of_a_job_left_to_slurm_that_is_held_both_are_said(watcher: Watcher) -> None:
     (job_id,) = watcher.slurm.submit(gpus=2)
     snapshot = await watcher.slurm.queue()
-    changes = {"reservation": "maint", "priority": 0}
-    held = replace(snapshot, jobs=tuple(replace(job, **changes) for job in snapshot.jobs))
+    (job,) = snapshot.jobs
+    held = replace(snapshot, jobs=(replace(job, reservation="maint", priority=0),))
     watcher.slurm.queue = lambda: _same(held)  # type: ignore[method-assign]
     await watcher.poll()
     assert watcher.view.unmanaged[job_id] == "runs in reservation maint; it is held"
