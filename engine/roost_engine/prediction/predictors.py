@@ -170,6 +170,6 @@ def _run_times(
     job: JobRecord,
     at_s: float,
 ) -> RunTimes:
-    if job.started_s is None:  # stopped, it does not grow older
+    if job.started_s is None:  # a stopped job does not grow older
         history.pause(job.job_id, done_s(job, at_s), at_s)
     return asked.times(job.spec, done_s(job, at_s), at_s)
