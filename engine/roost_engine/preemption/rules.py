@@ -42,6 +42,8 @@ class LasMovesConfig:
         serves_deferred: see policies.ServesDeferred; False in journals of earlier versions.
     """
 
+    reads_predictors = False  # not a field: attained service is recorded
+
     partitions: tuple[str, ...] | None = None
     lease_s: float = ROUND_S
     serves_deferred: bool = False
@@ -56,6 +58,8 @@ class LearnedMovesConfig:
         lease_s: how long a started job is not stopped, and the time from one review to the next.
     """
 
+    reads_predictors = True  # not a field: the rule asks for run times
+
     partitions: tuple[str, ...] | None = None
     lease_s: float = ROUND_S
 
@@ -68,6 +72,8 @@ class LeasesConfig:
         partitions: the partitions that allow preemption; None: every job may be stopped.
         lease_s: how long a started job keeps its GPUs.
     """
+
+    reads_predictors = False  # not a field: leases end by the clock
 
     partitions: tuple[str, ...] | None = None
     lease_s: float = DALLY_LEASE_S
