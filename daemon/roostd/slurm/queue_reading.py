@@ -13,7 +13,7 @@ from roost_slurm.squeue import QueuedJob, SlurmJobState
 from roost_slurm.stamp import parse_stamp
 from roostd.slurm.array_limits import ArrayLimits
 from roostd.slurm.held_back import HoldingBack, is_pinned_comment
-from roostd.slurm.jobs import NO_LEASE, RELEASED, JobReader, Unmanaged
+from roostd.slurm.jobs import NO_GPUS, NO_LEASE, RELEASED, JobReader, Unmanaged
 from roostd.slurm.limits import LONGEST_REASON
 from roostd.slurm.port import QueueSnapshot
 from roostd.slurm.queue_view import (
@@ -30,6 +30,7 @@ from roostd.slurm.request import shares_of
 from roostd.slurm.reserved_gpus import Poll, ReservedGpus, job_id_of, reserved_gpus
 
 LEFT_BY_LIMIT = "left to Slurm, which holds it back"
+HELD = "; it is held"  # ends the reason of a job that is left to Slurm, while it is
 _MOST_POLLS = 32  # the rules are read more often than that
 
 _fields_read = attrgetter(
@@ -248,9 +249,10 @@ class _Reading:
         is_started = detail is not None and detail.state is not SlurmJobState.PENDING
         if is_started and before.lives.get(job_id) == self._lives[job_id]:
             return before.unmanaged.get(job_id, read.reason)
-        if read.reason in (NO_LEASE, RELEASED):
-            return self._site.let_go_reasons.get(job_id, read.reason)
-        return read.reason
+        reason = read.reason
+        if reason in (NO_LEASE, RELEASED):
+            reason = self._site.let_go_reasons.get(job_id, reason)
+        return f"{reason}{HELD}" if job.priority == 0 and reason != NO_GPUS else reason
 
     def _unchanged(self, job: QueuedJob, job_id: JobId) -> JobSpec | None:
         """Return the JobSpec of the view before, if reading the job again would give the same."""
