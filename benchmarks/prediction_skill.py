@@ -66,8 +66,8 @@ def ended_jobs(trace: Trace, spec: PredictionSpec) -> EndedJobs:
         plain_past.submit(number)
         by_gpus = plain.times(_nameless(job), 0.0, at_s)
         waiting[job.job_id] = _quantiles_s(altered.times(job, 0.0, at_s)), _quantiles_s(by_gpus)
-    run_s, predicted_s, by_gpus_s = zip(*rows, strict=True)
-    return EndedJobs(np.array(run_s), np.array(predicted_s).T, np.array(by_gpus_s).T)
+    runs_s, predicted_s, by_gpus_s = zip(*rows, strict=True)
+    return EndedJobs(np.array(runs_s), np.array(predicted_s).T, np.array(by_gpus_s).T)
 
 
 def _nameless(job: JobSpec) -> JobSpec:
