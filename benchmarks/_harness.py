@@ -40,15 +40,28 @@ def machine() -> dict[str, object]:
     }
 
 
-def timings_s(action: Callable[[], object], count: int, warm_up_count: int = 10) -> list[float]:
-    """Seconds of each of `count` calls, after warm-up calls that are not timed."""
-    for _ in range(warm_up_count):
-        action()
+def timings_s(
+    action: Callable[[], object],
+    count: int,
+    warm_up_count: int = 10,
+    before: Callable[[], object] | None = None,
+) -> list[float]:
+    """Seconds of each of `count` calls, after warm-up calls that are not timed.
+
+    Args:
+        action: what is timed.
+        count: how often.
+        warm_up_count: how often before that.
+        before: called before each call, and not timed.
+    """
     seconds = list[float]()
-    for _ in range(count):
+    for turn in range(-warm_up_count, count):
+        if before is not None:
+            before()
         began_s = time.perf_counter()
         action()
-        seconds.append(time.perf_counter() - began_s)
+        if turn >= 0:
+            seconds.append(time.perf_counter() - began_s)
     return seconds
 
 

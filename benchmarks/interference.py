@@ -1,8 +1,10 @@
 """What it costs to score candidates with interference: the model's batch, and the whole score.
 
 Measured of the score, with 64 candidates and a job on every node: a decision like the one before
-(`neighbours`), one after a job on one node has changed (`one_node_changed`), and one of which
-nothing is stored (`all_new`).
+(`neighbours`); one after the job on one node has changed to another that was there before
+(`one_node_changed`); one after a load was reported of one node, or of all nodes, that was never
+there before (`one_node_loaded`, `all_loaded`); and one of which nothing is stored (`all_new`).
+Changing and reporting are not timed.
 """
 
 import argparse
@@ -45,7 +47,7 @@ def cluster() -> Cluster:
     rows = [[None if a == b else _link(a, b) for b in range(8)] for a in range(8)]
     links, found = LinkMatrix(tuple(map(tuple, rows))), Cluster()
     for number in range(NODE_COUNT):
-        name = NodeName(f"n{number:02d}")
+        name = _name(number)
         found.apply_node(node(name, 8, cpu_count=64))
         is_flat = number % 2 == 0
         found.apply_topology(name, FLAT if is_flat else links, ())
@@ -53,9 +55,13 @@ def cluster() -> Cluster:
     return found
 
 
-def _hold(found: Cluster, number: int, cpu_count: int) -> None:
-    name, held = NodeName(f"n{number:02d}"), _HELD[number // 2 % len(_HELD)]
-    found.hold(JobId(f"on{number}"), [NodeShare(name, held, 1 + cpu_count, 0)])
+def _hold(found: Cluster, number: int, left_out: int) -> None:
+    held = _HELD[number // 2 % len(_HELD)][left_out:]
+    found.hold(JobId(f"on{number}"), [NodeShare(_name(number), held, 1, 0)])
+
+
+def _name(number: int) -> NodeName:
+    return NodeName(f"n{number:02d}")
 
 
 def question(found: Cluster) -> ScoreQuestion:
@@ -89,26 +95,25 @@ def main() -> int:
     nodes, score = cluster(), NeighbourScore(InterferenceEstimates(model))
     asked, times = question(nodes), count()
 
-    def after_a_change() -> None:
-        _hold(nodes, 0, next(times) % 2)
-        score.score_within(asked)
-
-    def all_new() -> None:
-        score.expect(typical)
-        score.score_within(asked)
+    def load(node_count: int) -> None:
+        for number in range(node_count):
+            nodes.apply_load(_name(number), rng.random((8, 4), dtype=np.float32))
 
     figures: dict[str, object] = {
         "policy": model.name,
         "candidates": len(asked.features),
     }
-    for name, call in (
-        ("model_128_cases", partial(model.slowdowns, cases)),
-        ("neighbours", partial(score.score_within, asked)),
-        ("one_node_changed", after_a_change),
-        ("all_new", all_new),
-        ("heuristic", partial(HeuristicScore().score, asked.features)),
+    decide = partial(score.score_within, asked)
+    for name, call, before in (
+        ("model_128_cases", partial(model.slowdowns, cases), None),
+        ("neighbours", decide, None),
+        ("one_node_changed", decide, lambda: _hold(nodes, 0, next(times) % 2)),
+        ("all_new", decide, lambda: score.expect(typical)),
+        ("one_node_loaded", decide, partial(load, 1)),
+        ("all_loaded", decide, partial(load, NODE_COUNT)),
+        ("heuristic", partial(HeuristicScore().score, asked.features), None),
     ):
-        seconds = _harness.timings_s(call, options.calls)
+        seconds = _harness.timings_s(call, options.calls, before=before)
         for percent in (50, 99):
             figures[f"{name}_p{percent}_us"] = round(_harness.percentile(seconds, percent) * 1e6, 1)
     _harness.report(figures, as_json=options.json)

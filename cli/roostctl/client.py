@@ -1,7 +1,9 @@
 """Calls to the daemon's services; a failed call becomes a message that says what to do."""
 
+import contextlib
 import grp
 import os
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TypeVar
@@ -22,6 +24,8 @@ CHANNEL_OPTIONS = (
     # While watching: find a restarted daemon within seconds. gRPC would wait up to two minutes.
     ("grpc.max_reconnect_backoff_ms", 2000),
 )
+
+_NOT_READ = "Exception deserializing response!"  # gRPC's own text, of its client
 
 _Request = TypeVar("_Request")
 _Response = TypeVar("_Response")
@@ -174,6 +178,12 @@ def _as_call_failed(
             return CallFailed(
                 code, f"roostd at {address} is older than this roostctl: {details}; update it"
             )
+        case grpc.StatusCode.INTERNAL if details == _NOT_READ:
+            return CallFailed(
+                code,
+                f"the answer of roostd at {address} cannot be read; see that it is roostd, and of"
+                " this roostctl's release (--version)",
+            )
         case _:
             return CallFailed(code, details)
 
@@ -190,12 +200,22 @@ def _unreachable(address: str, details: str, setting: str) -> CallFailed:
         else:
             if not os.access(path, os.W_OK):
                 return _forbidden(path, f"it belongs to group {_group_name(owner.st_gid)}")
+            if _listens(path):
+                return CallFailed(grpc.StatusCode.UNAVAILABLE, f"roostd at {address}: {details}")
             details = f"no daemon listens on {path}"
     return CallFailed(
         grpc.StatusCode.UNAVAILABLE,
         f"cannot reach roostd: {details}; start it (systemctl start roostd), or give its address "
         f"with {setting}",
     )
+
+
+def _listens(path: str) -> bool:
+    """Return whether a program has the socket: then it was the one that answered so."""
+    with socket.socket(socket.AF_UNIX) as end, contextlib.suppress(OSError):
+        end.connect(path)
+        return True
+    return False
 
 
 def _forbidden(path: str, why: str) -> CallFailed:

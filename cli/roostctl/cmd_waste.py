@@ -102,9 +102,17 @@ def _login(user_id: int) -> str:
 
 
 def _summary(found: pb.GetWasteResponse) -> str:
-    held = sum(entry.held_gpu_h for entry in found.entries)
-    idle = sum(entry.idle_gpu_h for entry in found.entries)
+    held, idle, unknown = (
+        sum(getattr(entry, column) for entry in found.entries)
+        for column in ("held_gpu_h", "idle_gpu_h", "unknown_gpu_h")
+    )
+    if not found.entries:
+        return f"No GPU-hours yet, counted for {duration(found.counted_s)}."
     text = f"GPU-hours, counted for {duration(found.counted_s)}."
     if held > 0:
-        text += f" {percent(idle / held)} of {_hours(held)} held GPU-hours were idle."
+        text += f" {percent(idle / held)} of {_hours(held)} held GPU-hours were idle"
+        # Idle is what telemetry shows: without it 0 % would be read as a good figure.
+        if unknown / held >= 0.005:
+            text += f"; for {percent(unknown / held)} there was no telemetry"
+        text += "."
     return text

@@ -3,6 +3,7 @@
 import unicodedata
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from math import isfinite
 
 ABSENT = "-"
 
@@ -31,7 +32,7 @@ def or_absent(text: str | None) -> str:
 
 def duration(seconds: float | None) -> str:
     """Two units are enough: 0.4 s, 12 s, 3 m 20 s, 2 h 05 m, 3 d 04 h."""
-    if seconds is None:
+    if seconds is None or not isfinite(seconds):
         return ABSENT
     if seconds < 10:
         return f"{max(seconds, 0):.1f} s"

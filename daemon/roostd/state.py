@@ -22,6 +22,7 @@ from roostd.telemetry.gpu_memory import GpuMemoryPeaks
 from roostd.telemetry.progress import ProgressTracker
 from roostd.telemetry.waste import WasteTally
 
+_REMEMBERED_COUNT = 20_000  # choices of the policy in shadow
 SLOW_ANSWER_S = 6.0  # Slurm's own commands give up on a lost slurmctld after about ten
 
 
@@ -77,6 +78,19 @@ class ShadowFigures:
     backlog: int = 0
     fault: str = ""
     choices: dict[JobId, ShadowChoice] = field(default_factory=dict)
+
+    def add(self, choice: ShadowChoice) -> None:
+        """Count a choice."""
+        self.decision_count += 1
+        self.waiting_count += choice.shadow is None
+        self.elsewhere_count += choice.shadow is not None and choice.differs
+        if (gain_s := choice.expected_gain_s) is not None:
+            self.gain_sum_s += gain_s
+            self.gain_count += 1
+        self.choices.pop(choice.job_id, None)
+        self.choices[choice.job_id] = choice
+        if len(self.choices) > _REMEMBERED_COUNT:
+            self.choices.pop(next(iter(self.choices)))
 
 
 @dataclass(slots=True, kw_only=True)

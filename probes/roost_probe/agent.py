@@ -134,6 +134,8 @@ def run_until_stopped(agent: Agent) -> None:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, work.cancel)
         loop.add_signal_handler(signal.SIGHUP, agent.reload)
+        # `roost_probe.start` blocked it: one that has come since is delivered now.
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
         try:
             await work
         except asyncio.CancelledError:

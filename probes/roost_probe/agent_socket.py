@@ -1,6 +1,7 @@
 """The node's UNIX socket: Slurm hooks ask here for a job's plan and report what it got.
 
-One JSON object a line, both ways. docs/probe.md has the protocol.
+One JSON object a line, both ways. docs/probe.md has the protocol. Users who ask too often are
+refused here: each question costs roostd time in the process that decides.
 """
 
 import asyncio
@@ -10,12 +11,15 @@ import logging
 import os
 import socket
 import struct
+import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import grpc
 
+from roost_probe.allowance import Allowance
 from roost_probe.errors import SettingsError
 from roost_probe.topology import Topology
 from roost_proto.v1 import placement_pb2, placement_pb2_grpc
@@ -25,6 +29,10 @@ log = logging.getLogger(__name__)
 DEADLINE_S = 0.5  # hooks have one second in all, and a hook that is late holds a job up
 IDLE_S = 10.0
 MOST_REQUEST_BYTES = 4096
+MOST_CONNECTIONS = 512  # of a user; each task of a step has one for a moment
+PLANS = 512, 10.0  # of a user, at once and a second: a step asks once for each of its tasks
+REPORTS = 16, 2.0  # the same of progress: once a minute is enough for each job
+REFUSED_AFTER_S = 0.1  # a loop that is refused costs the node no core
 
 
 class BadRequest(Exception):
@@ -39,7 +47,9 @@ class AgentSocket:
         node: this node's Slurm name.
         channel: to roostd.
         topology: returns the node's current topology.
-        trusted_uids: user ids that may report allocations; every user may ask for plans.
+        trusted_uids: user ids that may report allocations, and ask as often as they like; every
+            user may ask for plans.
+        clock: seconds, never backwards.
     """
 
     def __init__(
@@ -49,11 +59,14 @@ class AgentSocket:
         channel: grpc.aio.Channel,
         topology: Callable[[], Topology],
         trusted_uids: Sequence[int] | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._path, self._node, self._topology = path, node, topology
         self._placement = placement_pb2_grpc.PlacementStub(channel)
         self._trusted_uids = {0, os.getuid()} if trusted_uids is None else set(trusted_uids)
         self._server: asyncio.Server | None = None
+        self._open = Counter[int]()
+        self._plans, self._reports = Allowance(*PLANS, clock), Allowance(*REPORTS, clock)
 
     async def start(self) -> None:
         """Listen. A socket that a dead probe left behind is replaced.
@@ -84,27 +97,43 @@ class AgentSocket:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         uid = _peer_uid(writer.get_extra_info("socket"))
+        self._open[uid] += 1
+        try:
+            if uid in self._trusted_uids or self._open[uid] <= MOST_CONNECTIONS:
+                await self._answer_lines(reader, writer, uid)
+            writer.close()
+            with contextlib.suppress(ConnectionError):
+                await writer.wait_closed()
+        finally:
+            self._open[uid] -= 1
+            if not self._open[uid]:
+                del self._open[uid]
+
+    async def _answer_lines(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, uid: int
+    ) -> None:
         with contextlib.suppress(ConnectionError, TimeoutError, ValueError):
             while line := await asyncio.wait_for(reader.readline(), IDLE_S):
                 answer = await self._answer(line, uid)
                 writer.write(json.dumps(answer).encode() + b"\n")
                 await writer.drain()
-        writer.close()
-        with contextlib.suppress(ConnectionError):
-            await writer.wait_closed()
 
     async def _answer(self, line: bytes, uid: int) -> Mapping[str, Any]:
         try:
             request = _parse(line)
             match request.get("op"):
                 case "plan":
-                    return await self._plan(_job_id(request))
+                    job_id = _job_id(request)
+                    await self._allow(self._plans, uid)
+                    return await self._plan(job_id)
                 case "allocated":
                     if uid not in self._trusted_uids:
                         raise BadRequest(f"uid {uid} may not report allocations")
                     return await self._allocated(_job_id(request), _indices(request))
                 case "progress":
-                    return await self._progress(_job_id(request), _step_count(request), uid)
+                    job_id, step_count = _job_id(request), _step_count(request)
+                    await self._allow(self._reports, uid)
+                    return await self._progress(job_id, step_count, uid)
                 case unknown:
                     known = "plan, allocated and progress"
                     raise BadRequest(f"unknown op {unknown!r}; known are {known}")
@@ -114,6 +143,11 @@ class AgentSocket:
             return {"error": "no JSON: nested too deeply"}
         except grpc.aio.AioRpcError as error:
             return {"error": f"roostd did not answer: {error.code().name}"}
+
+    async def _allow(self, allowance: Allowance, uid: int) -> None:
+        if uid not in self._trusted_uids and not allowance.take(uid):
+            await asyncio.sleep(REFUSED_AFTER_S)
+            raise BadRequest(f"too often; at most {allowance.per_s:.0f} a second for each user")
 
     async def _plan(self, job_id: int) -> Mapping[str, Any]:
         request = placement_pb2.GetPlanRequest(slurm_job_id=job_id, node=self._node)

@@ -91,6 +91,7 @@ class Monitor:
             self.refresh()
             return silent_sample(len(self.topology.gpus))  # a sample must match its Hello
         self._compare_lost(sample.lost_mask)
+        self._compare_mig(load)
         self._nic_counters.add_to(sample, self.topology.nics, self._clock())
         return sample
 
@@ -113,6 +114,12 @@ class Monitor:
             self.revision += 1
         self._lost_mask = lost_mask
         self.refresh()
+
+    def _compare_mig(self, load: DriverLoad) -> None:
+        """Read the facts again if a GPU was switched to MIG mode or back: then it takes no jobs."""
+        for now, known in zip(load.gpus, self._facts.gpus, strict=False):
+            if now.mig_enabled not in (None, known.mig_enabled):
+                self.refresh()
 
     def _note(self, fault: str | None) -> None:
         if fault == self.fault:

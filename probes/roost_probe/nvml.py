@@ -167,7 +167,6 @@ class Nvml:
         if handle is None:
             raise _GpuLost
         pci = _optional(pynvml.nvmlDeviceGetPciInfo, handle)
-        mig = _optional(pynvml.nvmlDeviceGetMigMode, handle)
         memory = _memory(handle)
         return GpuFacts(
             uuid=_optional(pynvml.nvmlDeviceGetUUID, handle) or "",
@@ -177,7 +176,7 @@ class Nvml:
             minor_number=_optional(pynvml.nvmlDeviceGetMinorNumber, handle),
             numa_nodes=_numa_nodes(handle),
             cpu_affinity=_cpu_affinity(handle),
-            mig_enabled=mig[0] == pynvml.NVML_DEVICE_MIG_ENABLE if mig is not None else None,
+            mig_enabled=_mig_enabled(handle),
             lanes=_lanes(handle),
             levels=tuple(
                 None
@@ -195,6 +194,7 @@ class Nvml:
         power_mw = _optional(pynvml.nvmlDeviceGetPowerUsage, handle)
         clock_mhz = _optional(pynvml.nvmlDeviceGetClockInfo, handle, pynvml.NVML_CLOCK_SM)
         return GpuLoad(
+            mig_enabled=_mig_enabled(handle),
             sm_frac=utilization.gpu / 100 if utilization is not None else None,
             memory_activity_frac=utilization.memory / 100 if utilization is not None else None,
             memory_used_bytes=int(memory.used) if memory is not None else None,
@@ -283,6 +283,11 @@ def _sysfs_address(pci: Any) -> str | None:
     text = pci.busId.decode() if isinstance(pci.busId, bytes) else str(pci.busId)
     domain, _, rest = text.lower().partition(":")
     return f"{int(domain, 16):04x}:{rest}" if rest else None
+
+
+def _mig_enabled(handle: Handle) -> bool | None:
+    modes = _optional(pynvml.nvmlDeviceGetMigMode, handle)  # the present one, the next one
+    return modes[0] == pynvml.NVML_DEVICE_MIG_ENABLE if modes is not None else None
 
 
 def _memory(handle: Handle) -> Any:

@@ -4,6 +4,7 @@ A driver call may hang or crash, so the calls run in a process of their own. Sta
 source as its argument; it ends when stdin does, or when its parent is gone.
 """
 
+import contextlib
 import ctypes
 import os
 import signal
@@ -28,12 +29,13 @@ def main() -> int:
         b"facts\n": nvml.facts,
         b"load\n": nvml.load,
     }
-    for line in sys.stdin.buffer:
-        try:
-            answer: DriverFacts | DriverLoad | Unavailable = commands[line]()
-        except DriverFault as fault:
-            answer = Unavailable(problem=str(fault))
-        answers.write(encode(answer))
+    with contextlib.suppress(BrokenPipeError):  # the parent has gone
+        for line in sys.stdin.buffer:
+            try:
+                answer: DriverFacts | DriverLoad | Unavailable = commands[line]()
+            except DriverFault as fault:
+                answer = Unavailable(problem=str(fault))
+            answers.write(encode(answer))
     nvml.close()
     return 0
 

@@ -115,6 +115,7 @@ class NvmlProcess:
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 limit=_LINE_LIMIT_BYTES,
+                start_new_session=True,  # Ctrl-C in a terminal is for the probe
             )
         except OSError as error:
             raise DriverFault(f"cannot start the NVML process: {error.strerror}") from error

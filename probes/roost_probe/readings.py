@@ -58,6 +58,7 @@ class GpuLoad:
     """One GPU at one moment. Counters count since the driver was loaded."""
 
     lost: bool = False
+    mig_enabled: bool | None = None  # a fact that people change while the probe runs
     sm_frac: float | None = None
     memory_activity_frac: float | None = None
     memory_used_bytes: int | None = None

@@ -1,15 +1,24 @@
-"""Starts the program `roost-sim`: its imports take a second, in which Ctrl-C is met quietly."""
+"""Starts the program `roost-sim`: its imports take a second, in which Ctrl-C is met quietly.
 
+The simulator knows nothing of Slurm's part, so this is `roost_slurm.program` once more, in short.
+"""
+
+import signal
 import sys
 
-EXIT_INTERRUPTED = 130  # as roost_sim.exit_codes, which is not imported yet
+from roost_sim.exit_codes import EXIT_INTERRUPTED
 
 
 def main() -> None:
     """Entry point of the console script."""
-    try:
-        from roost_sim.cli import main as run  # here, so that Ctrl-C meets the handler below
+    is_met = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if is_met:  # within an import a KeyboardInterrupt shows a traceback, or is lost
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    from roost_sim.cli import main as run
 
+    if is_met:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
         run()
     except KeyboardInterrupt:
         sys.exit(EXIT_INTERRUPTED)

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from roost_slurm import install_conf, install_lua
+from roost_slurm.conf_text import read_conf
 from roost_slurm.shipped import read_shipped
 
 UNITS = {
@@ -142,7 +143,7 @@ def plan_slurm(site: Site, generated: Path) -> Plan:
     plan.files[site.slurm_folder / "roost.conf"] = adapted.text
     plan.to_do += adapted.to_do
     _plan_script(site, plan, texts["job_submit.lua"])
-    if not re.search(r"(?mi)^\s*include\s+(\S*/)?roost\.conf\s*$", _read(site.at(conf))):
+    if not re.search(r"(?mi)^\s*include\s+(\S*/)?roost\.conf\s*(#|$)", read_conf(site.at(conf))):
         plan.to_do.append(f"{conf}: add the line `Include roost.conf` at its end")
     return plan
 
@@ -235,7 +236,7 @@ def _check_unused(site: Site, manifest: Mapping[str, str]) -> None:
     conf = site.slurm_folder / "slurm.conf"
     for number, line in enumerate((_text(site.at(conf)) or "").splitlines(), start=1):
         used = [name for name in manifest if name in line]
-        if re.match(r"(?i)\s*include\s+(\S*/)?roost\.conf\s*$", line):
+        if re.match(r"(?i)\s*include\s+(\S*/)?roost\.conf\s*(#|$)", line):
             used.append("roost.conf")
         if used and not line.lstrip().startswith("#"):
             raise InstallError(

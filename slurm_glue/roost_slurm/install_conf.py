@@ -4,16 +4,20 @@ A key that stands in both files counts twice for Slurm, or the later one wins wi
 roost.conf keeps only the keys that the site has not set; for the others the site is told.
 """
 
+import contextlib
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from roost_slurm.conf_text import conf_lines, read_conf
 from roost_slurm.config import HOOK_KEYS
 from roost_slurm.submit_script import SAFE_PATH
 
 _LISTS = frozenset({"GresTypes", "JobSubmitPlugins", "PrologFlags"})
-_LINE = re.compile(r"\s*(\w+)\s*=\s*([^#]*?)\s*(?:#.*)?$")
+_PAIR = re.compile(r"""(?:^|\s)(\w+)\s*=\s*("[^"]*"|\S+)""")
+_INCLUDE = re.compile(r"(?i)\s*include\s+(\S+)")
+_DEEPEST_INCLUDE = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,17 +44,28 @@ class Adapted:
 
 
 def settings(path: Path) -> dict[str, ConfLine]:
-    """Read the settings of a slurm.conf, without what it includes; keys as in HOOK_KEYS, any case.
+    """Read the settings of a slurm.conf and of what it includes; keys as in HOOK_KEYS, any case.
+
+    Included files that cannot be read are left out, and so is Roost's own.
 
     Raises:
         OSError: the file cannot be read.
     """
     found: dict[str, ConfLine] = {}
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
-        match = _LINE.match(line)
-        if match and match[2]:
-            found.setdefault(match[1].lower(), ConfLine(match[2], f"{path}:{number}"))
+    _read(path, path.parent, found, _DEEPEST_INCLUDE)
     return found
+
+
+def _read(path: Path, folder: Path, found: dict[str, ConfLine], depth: int) -> None:
+    for line in conf_lines(read_conf(path)):
+        if match := _INCLUDE.match(line.text):
+            included = folder / match[1]
+            if depth and included.name != "roost.conf":
+                with contextlib.suppress(OSError):
+                    _read(included, folder, found, depth - 1)
+            continue
+        for key, value in _PAIR.findall(line.text):
+            found.setdefault(key.lower(), ConfLine(value.strip('"'), f"{path}:{line.number}"))
 
 
 def adapt(roost_conf: str, own: Mapping[str, ConfLine], hooks_folder: Path) -> Adapted:

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from roost_slurm import commands
+from roost_slurm.conf_text import read_conf, replace_conf
 from roost_slurm.migrate import Stage, Step, parse_nodes, plan
 from roost_slurm.migrate_files import MigrateError, NodeWords, gres_conf, slurm_conf, words_of
 from roost_slurm.squeue import parse_queue
@@ -66,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _steps(args: argparse.Namespace) -> list[Step]:
     nodes = parse_nodes(_output_of(commands.show_nodes()))
-    source = _source(args, "slurm.conf" if args.back else "nodes.conf").read_text(encoding="utf-8")
+    source = read_conf(_source(args, "slurm.conf" if args.back else "nodes.conf"))
     wanted = {}
     for node in nodes:
         words = words_of(source, node.name)
@@ -95,8 +96,8 @@ def _change(args: argparse.Namespace, steps: dict[str, Step]) -> int:
 def _add_features(args: argparse.Namespace, nodes: list[str]) -> int:
     """Write every node's feature, and nothing of its GPUs: jobs that name a model ask for it."""
     conf = args.slurm_folder / "slurm.conf"
-    source = _source(args, "nodes.conf").read_text(encoding="utf-8")
-    before = text = conf.read_text(encoding="utf-8")
+    source = read_conf(_source(args, "nodes.conf"))
+    before = text = read_conf(conf)
     for node in nodes:
         own, new = words_of(text, node), words_of(source, node)
         if own is None or new is None:
@@ -108,7 +109,7 @@ def _add_features(args: argparse.Namespace, nodes: list[str]) -> int:
         print("every node has its feature")
         return 0
     _back_up(conf)
-    _replace(conf, text)
+    replace_conf(conf, text)
     print(f"{conf} has the features now. Next:\n  scontrol reconfigure")
     return 0
 
@@ -121,16 +122,16 @@ def joined(own: str, added: str) -> str:
 def _write(args: argparse.Namespace, node: str, all_nodes: list[str]) -> None:
     conf, gres = args.slurm_folder / "slurm.conf", args.slurm_folder / "gres.conf"
     name = "slurm.conf" if args.back else "nodes.conf"
-    words = words_of(_source(args, name).read_text(encoding="utf-8"), node) or NodeWords()
-    own = words_of(conf.read_text(encoding="utf-8"), node)
+    words = words_of(read_conf(_source(args, name)), node) or NodeWords()
+    own = words_of(read_conf(conf), node)
     if own is not None and not args.back:
         words = NodeWords(words.gres, joined(own.features, words.features))
-    new_conf = slurm_conf(conf.read_text(encoding="utf-8"), node, words)
-    present = gres.read_text(encoding="utf-8") if gres.exists() else ""
-    source = _source(args, "gres.conf").read_text(encoding="utf-8")
+    new_conf = slurm_conf(read_conf(conf), node, words)
+    present = read_conf(gres) if gres.exists() else ""
+    source = read_conf(_source(args, "gres.conf"))
     new_gres = gres_conf(present, source, node, all_nodes)
-    _replace(gres, new_gres)
-    _replace(conf, new_conf)
+    replace_conf(gres, new_gres)
+    replace_conf(conf, new_conf)
 
 
 def _source(args: argparse.Namespace, name: str) -> Path:
@@ -141,14 +142,7 @@ def _source(args: argparse.Namespace, name: str) -> Path:
 def _back_up(path: Path) -> None:
     backup = path.with_name(f"{path.name}{BACKUP}")
     if not backup.exists():
-        _replace(backup, path.read_text(encoding="utf-8") if path.exists() else "")
-
-
-def _replace(path: Path, text: str) -> None:
-    temporary = path.with_name(f".{path.name}.new")
-    temporary.write_text(text, encoding="utf-8")
-    temporary.chmod(path.stat().st_mode & 0o777 if path.exists() else 0o644)
-    os.replace(temporary, path)
+        replace_conf(backup, read_conf(path) if path.exists() else "")
 
 
 def _output_of(argv: tuple[str, ...]) -> str:

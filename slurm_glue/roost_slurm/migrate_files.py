@@ -8,10 +8,11 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
+from roost_slurm.conf_text import conf_lines
 from roost_slurm.hostlist import HostlistError, compress, expand
 
-_NODE_NAME = re.compile(r"(?i)^(\s*NodeName=)(\S+)(.*)$")
-_WORD = re.compile(r"(?i)\s(Gres|Features?)=(\S+)")
+_NODE_NAME = re.compile(r"(?i)^(\s*NodeName\s*=\s*)(\S+)(.*)$")
+_WORD = re.compile(r"(?i)\s(Gres|Features?)\s*=\s*(\S+)")
 _AUTO_DETECT = re.compile(r"(?i)\bAutoDetect=(?!off)\w+")
 _GLOBAL_OFF = re.compile(r"(?i)^\s*AutoDetect=off\s*$")
 
@@ -30,9 +31,9 @@ class NodeWords:
 
 def words_of(text: str, node: str) -> NodeWords | None:
     """Return what the NodeName line of a node says, in slurm.conf or nodes.conf; None: no line."""
-    for line in text.splitlines():
-        match = _NODE_NAME.match(line)
-        if match and node in _hosts(match[2], line):
+    for line in conf_lines(text):
+        match = _NODE_NAME.match(line.text)
+        if match and node in _hosts(match[2], line.text):
             found = {key.lower()[:7]: value for key, value in _WORD.findall(match[3])}
             return NodeWords(found.get("gres", ""), found.get("feature", ""))
     return None
@@ -44,24 +45,20 @@ def slurm_conf(text: str, node: str, words: NodeWords) -> str:
     Raises:
         MigrateError: the node has no NodeName line here.
     """
-    out, found = [], False
-    for line in text.splitlines():
-        match = _NODE_NAME.match(line)
-        if (
-            not match
-            or line.lstrip().startswith("#")
-            or node not in (all_hosts := _hosts(match[2], line))
-        ):
-            out.append(line)
+    out, found = list[str](), False
+    for line in conf_lines(text):
+        match = _NODE_NAME.match(line.text)
+        if not match or node not in (all_hosts := _hosts(match[2], line.text)):
+            out += line.lines
             continue
         found = True
         others = [host for host in all_hosts if host != node]
         if others:
-            out.append(f"{match[1]}{compress(others)}{match[3]}")
+            out.append(f"{match[1]}{compress(others)}{match[3]}{line.comment}")
         rest = _WORD.sub("", match[3])
         added = f" Gres={words.gres}" if words.gres else ""
         added += f" Feature={words.features}" if words.features else ""
-        out.append(f"{match[1]}{node}{added}{rest}")
+        out.append(f"{match[1]}{node}{added}{rest}{line.comment}")
     if not found:
         raise MigrateError(
             f"slurm.conf has no NodeName line with {node}; cure: change the included file by hand:"
@@ -79,38 +76,38 @@ def gres_conf(text: str, source: str, node: str, all_nodes: Sequence[str]) -> st
         node: the node.
         all_nodes: every node with GPUs; lines without NodeName are for them.
     """
-    kept = [*_without(text.splitlines(), node, all_nodes)]
+    kept = [*_without(text, node, all_nodes)]
     auto = any(_AUTO_DETECT.search(line) for line in kept)
-    new = [*_only(source.splitlines(), node, set(all_nodes))]
+    new = [*_only(source, node, set(all_nodes))]
     if auto:
         # Detection of other nodes would rename this node's types.
         new = [line.replace(f"NodeName={node}", f"NodeName={node} AutoDetect=off") for line in new]
     return "\n".join([*kept, *new]) + "\n"
 
 
-def _without(lines: Sequence[str], node: str, all_nodes: Sequence[str]) -> Iterator[str]:
-    for line in lines:
-        if not line.strip() or line.lstrip().startswith("#") or _GLOBAL_OFF.match(line):
-            yield line
+def _without(text: str, node: str, all_nodes: Sequence[str]) -> Iterator[str]:
+    for line in conf_lines(text):
+        if not line.text.strip() or _GLOBAL_OFF.match(line.text):
+            yield from line.lines
             continue
-        match = _NODE_NAME.match(line)
-        hosts = _hosts(match[2], line) if match else list(all_nodes)
-        rest = match[3] if match else f" {line.strip()}"
+        match = _NODE_NAME.match(line.text)
+        hosts = _hosts(match[2], line.text) if match else list(all_nodes)
+        rest = match[3] if match else f" {line.text.strip()}"
         if node not in hosts:
-            yield line
+            yield from line.lines
         elif others := [host for host in hosts if host != node]:
-            yield f"NodeName={compress(others)}{rest}"
+            yield f"NodeName={compress(others)}{rest}{line.comment}"
 
 
-def _only(lines: Sequence[str], node: str, all_nodes: Collection[str]) -> Iterator[str]:
-    for line in lines:
-        if not line.strip() or line.lstrip().startswith("#") or _GLOBAL_OFF.match(line):
+def _only(text: str, node: str, all_nodes: Collection[str]) -> Iterator[str]:
+    for line in conf_lines(text):
+        if not line.text.strip() or _GLOBAL_OFF.match(line.text):
             continue
-        match = _NODE_NAME.match(line)
-        if match and node in _hosts(match[2], line):
-            yield f"NodeName={node}{match[3]}"
+        match = _NODE_NAME.match(line.text)
+        if match and node in _hosts(match[2], line.text):
+            yield f"NodeName={node}{match[3]}{line.comment}"
         elif not match and node in all_nodes:
-            yield f"NodeName={node} {line.strip()}"
+            yield f"NodeName={node} {line.text.strip()}"
 
 
 def _hosts(text: str, line: str) -> list[str]:

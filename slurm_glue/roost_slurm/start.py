@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 DEFAULT_RUNTIME_FOLDER = Path("/run/roost")
@@ -13,9 +13,15 @@ def main() -> int:
     """Entry point of the console script."""
     if sys.argv[1:2] == ["hook"]:
         return run_hook(sys.argv[2:])
+    from roost_slurm.program import run_program
+
+    return run_program(_load)
+
+
+def _load() -> Callable[[], int]:
     from roost_slurm.cli import main as run  # here: argparse and the like take 20 ms
 
-    return run()
+    return run
 
 
 def run_hook(arguments: Sequence[str]) -> int:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.conftest import missing
 
-from roost_slurm.testing.local_slurm import LocalSlurmUnavailable, check_available
+from roost_slurm.testing.availability import LocalSlurmUnavailable, check_available
 
 FOLDER = Path(__file__).parents[2] / "benchmarks"
 

@@ -22,6 +22,14 @@ def test_socket_without_a_listener_exits_3(operator: FakeOperator, socket_path: 
     assert f"no daemon listens on {socket_path}" in result.stderr
 
 
+def test_a_daemon_that_answers_is_not_said_to_be_away(operator: FakeOperator, run: Run) -> None:
+    operator.failure = (grpc.StatusCode.UNAVAILABLE, "scontrol gave no answer in 10 s")
+    result = run("jobs")
+    assert result.exit_code == 3
+    assert result.stderr.endswith(": scontrol gave no answer in 10 s\n")
+    assert "start it" not in result.stderr
+
+
 def test_refused_tcp_port_exits_3() -> None:
     # Port 1 of the loopback: nothing may listen there without being root and asking for it.
     result = CliRunner().invoke(cli, ["--daemon", "127.0.0.1:1", "status"])

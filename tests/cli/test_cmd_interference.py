@@ -128,6 +128,25 @@ def test_a_model_that_does_not_decide_and_a_fault_are_said(
     assert "Fault: interference.json: damaged." in text
 
 
+@pytest.mark.parametrize("number", [-1e6, -1e308, float("-inf"), 1e308])
+def test_a_prediction_that_cannot_be_is_printed(
+    ask: Run, daemon: FakeInterference, number: float
+) -> None:
+    daemon.answer.rows[0].predicted = daemon.answer.shared_pairs[0].measured = number
+    for options in ((), ("--json",)):
+        assert ask(*options).exit_code == 0
+    assert ("-100%" if number < 0 else " 100% ") in ask().stdout
+
+
+def test_names_that_a_terminal_would_obey_are_escaped(ask: Run, daemon: FakeInterference) -> None:
+    daemon.answer.rows[0].job_name = "[bold]\x1b[2J\u202e"
+    daemon.answer.shared_pairs[0].beside = "\n\x00;rm"
+    text = ask().stdout
+    assert "[bold]\\x1b[2J\\u202e" in text
+    assert "\\n\\x00;rm" in text
+    assert json.loads(ask("--json").stdout)["rows"][0]["job_name"] == "[bold]\x1b[2J\u202e"
+
+
 def test_nothing_learned_is_said(ask: Run, daemon: FakeInterference) -> None:
     daemon.answer = pb.GetInterferenceResponse()
     assert ask().stdout == "No job has reported its progress yet.\n"

@@ -94,6 +94,13 @@ def test_the_share_of_idle_hours_is_told(ask: Run) -> None:
     assert "15% of 200 held GPU-hours were idle." in text
 
 
+def test_hours_without_telemetry_are_not_told_as_busy_ones(ask: Run, daemon: FakeWaste) -> None:
+    for entry in daemon.answer.entries:
+        entry.idle_gpu_h, entry.unknown_gpu_h = 0.0, entry.held_gpu_h
+    text = ask().stdout
+    assert "0% of 200 held GPU-hours were idle; for 100% there was no telemetry." in text
+
+
 def test_days_are_added_up_for_each_user(ask: Run) -> None:
     document = json.loads(ask("--by", "user", "--json").stdout)
     assert [entry["user_id"] for entry in document["entries"]] == [NOBODY, None]
@@ -111,6 +118,7 @@ def test_nothing_yet_and_a_fault(ask: Run, daemon: FakeWaste) -> None:
     daemon.answer.fault = "waste.json: damaged"
     text = ask("--by", "user").stdout
     assert "HELD" not in text
+    assert "No GPU-hours yet, counted for 1 h" in text
     assert "waste.json: damaged" in text
 
 

@@ -19,6 +19,8 @@ from roostctl.quantities import (
     ("seconds", "text"),
     [
         (None, "-"),
+        (float("nan"), "-"),
+        (float("inf"), "-"),
         (-0.1, "0.0 s"),
         (9.94, "9.9 s"),
         (9.96, "10.0 s"),

@@ -31,8 +31,9 @@ from tests.crash.crash_report import Report
 from tests.e2e.ledger import Outcome, assert_none_twice, job_states, outcomes, submit
 
 from roost_demo.stack import NodeKind, Stack, StackFailed
+from roost_slurm.testing.availability import LocalSlurmUnavailable
 from roost_slurm.testing.cluster_plan import ClusterPlan, HookPlan
-from roost_slurm.testing.local_slurm import LocalSlurmFailed, LocalSlurmUnavailable
+from roost_slurm.testing.local_slurm import LocalSlurmFailed
 from roostd.ops.failpoint import FailPoint
 
 LEASE_S = 10

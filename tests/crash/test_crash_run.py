@@ -5,7 +5,7 @@ from tests.conftest import missing
 from tests.crash.crash_run import FAIL_POINTS, crash
 from tests.crash.crash_run import main as crash_test
 
-from roost_slurm.testing.local_slurm import LocalSlurmUnavailable
+from roost_slurm.testing.availability import LocalSlurmUnavailable
 
 
 @pytest.mark.slurm

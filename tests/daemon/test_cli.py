@@ -6,21 +6,23 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from tests.early_signals import program_with_signal
 
 from roost_formats.testing.run_time_models import install_run_times
 from roostd.cli import EXIT_CONFIG, EXIT_LOCKED, EXIT_OK, main
 
 START_S = 30.0
+PROGRAM = (sys.executable, "-m", "roostd.cli")
 
 
 class Process:
     """A real roostd, told by NOTIFY_SOCKET how it fares; Slurm's commands are missing."""
 
-    def __init__(self, folder: Path, **environ: str) -> None:
+    def __init__(self, folder: Path, program: Sequence[str] = PROGRAM, **environ: str) -> None:
         self.folder = folder
         self.config = folder / "roostd.yaml"
         if not self.config.exists():
@@ -35,7 +37,7 @@ class Process:
         self._notify.settimeout(START_S)
         self.log = (folder / "log").open("ab")
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "roostd.cli", "--config", str(self.config)],
+            [*program, "--config", str(self.config)],
             env={**os.environ, "NOTIFY_SOCKET": str(address), **environ},
             stderr=self.log,
         )
@@ -70,8 +72,8 @@ def folder(tmp_path: Path) -> Path:
 
 
 @contextlib.contextmanager
-def roostd(folder: Path, **environ: str) -> Iterator[Process]:
-    process = Process(folder, **environ)
+def roostd(folder: Path, program: Sequence[str] = PROGRAM, **environ: str) -> Iterator[Process]:
+    process = Process(folder, program, **environ)
     try:
         yield process
     finally:
@@ -244,6 +246,18 @@ def test_sighup_reloads_and_keeps_what_it_had_when_the_file_is_wrong(folder: Pat
         daemon.hear("READY=1")
 
         assert f"{daemon.config}:5: mode: want off, shadow, advise or enforce" in daemon.logged()
+        assert "event=config_reloaded" in daemon.logged()
+        assert daemon.end(signal.SIGTERM) == EXIT_OK
+
+
+def test_a_sighup_before_it_is_ready_reloads_it_once_it_is(folder: Path) -> None:
+    # The module is imported after the configuration was read.
+    hung_up = program_with_signal("roostd.start", "roostd.app.daemon", signal.SIGHUP)
+    with roostd(folder, hung_up) as daemon:
+        daemon.hear("READY=1")
+        daemon.hear("RELOADING=1")
+        daemon.hear("READY=1")
+
         assert "event=config_reloaded" in daemon.logged()
         assert daemon.end(signal.SIGTERM) == EXIT_OK
 

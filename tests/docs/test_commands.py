@@ -16,7 +16,7 @@ from tests.docs.command_bed import NODES, PROGRAMS, SETTINGS, Bed, Cluster, need
 from tests.docs.commands import REASONS, ROOT, Block, blocks, blocks_of, calls
 
 from roost_demo.stack import Stack
-from roost_slurm.testing.local_slurm import LocalSlurmUnavailable
+from roost_slurm.testing.availability import LocalSlurmUnavailable
 
 BLOCKS = list(blocks())
 RUN_HERE = [block for block in BLOCKS if block.is_for_the_walker]

@@ -17,7 +17,7 @@ from tests.conftest import missing
 from roost_demo import privilege
 from roost_demo.cli import default_limit_s
 from roost_demo.privilege import root_argv
-from roost_slurm.testing.local_slurm import LocalSlurmUnavailable, check_available
+from roost_slurm.testing.availability import LocalSlurmUnavailable, check_available
 
 pytestmark = pytest.mark.nvml
 
@@ -104,7 +104,7 @@ def test_it_starts_again_under_sudo_with_what_it_needs_of_the_environment() -> N
     argv = root_argv("/usr/bin/sudo", "/venv/bin/python", ["--job-s", "1"], environ)
     assert argv == [
         *("/usr/bin/sudo", "-n", "env", "PATH=/bin", "PYTHONPATH=/x", "PYTHONDONTWRITEBYTECODE=1"),
-        *("/venv/bin/python", "-m", "roost_demo.cli", "--no-sudo", "--job-s", "1"),
+        *("/venv/bin/python", "-m", "roost_demo.start", "--no-sudo", "--job-s", "1"),
     ]
 
 
@@ -138,7 +138,7 @@ def test_a_sudo_that_allows_it_runs_the_demonstration_again(tmp_path: Path) -> N
     first, second = (tmp_path / "asked").read_text().splitlines()
     assert first == "-n true"
     assert second.startswith("-n env PATH=")
-    assert "-m roost_demo.cli --no-sudo" in second
+    assert "-m roost_demo.start --no-sudo" in second
 
 
 @pytest.mark.slurm

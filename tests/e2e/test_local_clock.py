@@ -4,6 +4,8 @@ A preloaded library gives every process of this cluster a wall clock of its own 
 Set back, slurmctld 22.05 starts no job until its clock is where it was, also without Roost.
 """
 
+import contextlib
+import pwd
 import shutil
 import struct
 import subprocess
@@ -20,8 +22,9 @@ from tests.e2e.two_nodes import LEASE_S, NODES
 
 from roost_demo.stack import Stack
 from roost_proto.v1 import operator_pb2
+from roost_slurm.testing.availability import LocalSlurmUnavailable
 from roost_slurm.testing.cluster_plan import ClusterPlan
-from roost_slurm.testing.local_slurm import LocalSlurmUnavailable
+from roost_slurm.testing.local_slurm import LocalSlurm
 
 pytestmark = [pytest.mark.slurm, pytest.mark.nvml, pytest.mark.timeout(400)]
 
@@ -30,43 +33,111 @@ SOURCE = Path(__file__).with_name("set_clock.c")
 
 
 class Clock:
-    """The wall clock of one cluster.
+    """The wall clock of one cluster, or of one program.
+
+    Args:
+        folder: that every user may read.
+        name: of the clock's file there.
+    """
+
+    def __init__(self, folder: Path, name: str = "offset") -> None:
+        self._file, self._library = folder / name, folder / "set_clock.so"
+        if not self._library.exists():
+            compile_ = ("gcc", "-shared", "-fPIC", "-O1", "-o", str(self._library), str(SOURCE))
+            subprocess.run([*compile_, "-ldl"], check=True)
+        self.ahead_s = 0
+        self._file.write_bytes(bytes(8))
+        self._file.chmod(0o644)
+
+    def set(self, ahead_s: int) -> None:
+        """Set it this much ahead of the machine's."""
+        self.ahead_s = ahead_s
+        with self._file.open("r+b") as file:
+            file.write(struct.pack("=q", ahead_s))
+        time.sleep(2.0)  # every daemon has looked at it
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {"LD_PRELOAD": str(self._library), "SET_CLOCK_FILE": str(self._file)}
+
+    def plan(self, plan: ClusterPlan) -> ClusterPlan:
+        return replace(plan, environment=self.environment)
+
+
+class OtherHost:
+    """Slurm's commands as roostd runs them, which may take credentials of a munged of its own.
 
     Args:
         folder: that every user may read.
     """
 
     def __init__(self, folder: Path) -> None:
-        self._file, self._library = folder / "offset", folder / "set_clock.so"
-        compile_ = ("gcc", "-shared", "-fPIC", "-O1", "-o", str(self._library), str(SOURCE), "-ldl")
-        subprocess.run(compile_, check=True)
-        self._file.write_bytes(bytes(8))
-        self._file.chmod(0o644)
+        self.bin, self._conf, self._home = folder / "bin", folder / "slurm.conf", folder / "munge"
+        self.clock = Clock(folder, "other")
+        self.bin.mkdir()
+        for name in ("scontrol", "squeue"):
+            program = self.bin / name
+            own = f"[ -f {self._conf} ] && export SLURM_CONF={self._conf}"
+            program.write_text(f'#!/bin/sh\n{own}\nexec {shutil.which(name)} "$@"\n')
+            program.chmod(0o755)
 
-    def set(self, ahead_s: int) -> None:
-        """Set it this much ahead of the machine's."""
-        with self._file.open("r+b") as file:
-            file.write(struct.pack("=q", ahead_s))
-        time.sleep(2.0)  # every daemon has looked at it
+    @contextlib.contextmanager
+    def munged(self, slurm: LocalSlurm) -> Iterator[None]:
+        """Let roostd's commands take their credentials from another munged with the same key."""
+        shutil.copytree(
+            slurm.folder.munge_socket.parent, self._home, ignore=_sockets, dirs_exist_ok=True
+        )
+        for path in (self._home, self._home / "key"):
+            shutil.chown(path, "munge", "munge")
+        user = pwd.getpwnam("munge")
+        argv = ["munged", "--foreground", "--force", f"--key-file={self._home}/key"]
+        argv += [
+            f"--{name}={self._home}/{name[:4]}" for name in ("socket", "pid-file", "seed-file")
+        ]
+        with subprocess.Popen(
+            argv,
+            env=slurm.env | self.clock.environment,
+            user=user.pw_uid,
+            group=user.pw_gid,
+            stderr=subprocess.DEVNULL,
+        ) as munged:
+            text = slurm.folder.slurm_conf.read_text()
+            socket = f"{self._home}/sock"
+            self._conf.write_text(text.replace(str(slurm.folder.munge_socket), socket))
+            try:
+                yield
+            finally:
+                self._conf.unlink()
+                munged.kill()
 
-    def plan(self, plan: ClusterPlan) -> ClusterPlan:
-        environment = {"LD_PRELOAD": str(self._library), "SET_CLOCK_FILE": str(self._file)}
-        return replace(plan, environment=environment)
+
+def _sockets(folder: str, names: list[str]) -> list[str]:
+    return [name for name in names if name != "key"]
 
 
 @pytest.fixture(scope="module")
-def site() -> Iterator[tuple[Stack, Clock]]:
-    if shutil.which("gcc") is None:
-        missing("gcc is not installed")
+def folder() -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="roost-clock-") as text:
         folder = Path(text)
-        folder.chmod(0o755)  # slurmctld and munged, other users, read the file
-        clock = Clock(folder)
-        try:
-            with Stack(NODES, lease_s=LEASE_S, amend_plan=clock.plan) as stack:
-                yield stack, clock
-        except LocalSlurmUnavailable as error:
-            missing(str(error))
+        folder.chmod(0o755)  # slurmctld and munged, other users, read the files
+        yield folder
+
+
+@pytest.fixture(scope="module")
+def host(folder: Path) -> OtherHost:
+    if shutil.which("gcc") is None:
+        missing("gcc is not installed")
+    return OtherHost(folder)
+
+
+@pytest.fixture(scope="module")
+def site(folder: Path, host: OtherHost) -> Iterator[tuple[Stack, Clock]]:
+    clock, settings = Clock(folder), {"slurm": {"bin_dir": str(host.bin)}}
+    try:
+        with Stack(NODES, lease_s=LEASE_S, settings=settings, amend_plan=clock.plan) as stack:
+            yield stack, clock
+    except LocalSlurmUnavailable as error:
+        missing(str(error))
 
 
 def test_every_job_runs_when_the_clock_is_set_forward(
@@ -112,3 +183,31 @@ def test_no_job_is_lost_while_the_clock_is_set_back(site: tuple[Stack, Clock]) -
 def is_served(stack: Stack) -> bool:
     """Whether roostd answers."""
     return bool(stack.operator().GetStatus(operator_pb2.GetStatusRequest(), timeout=10.0).version)
+
+
+def test_credentials_of_a_clock_that_differs_stop_roost_and_no_job(
+    site: tuple[Stack, Clock], host: OtherHost
+) -> None:
+    stack, clock = site
+    host.clock.set(clock.ahead_s - 2 * HOUR_S)  # they have expired
+    with host.munged(stack.slurm):
+        wait_for_slurm(stack, is_lost=True)
+        host.clock.set(clock.ahead_s + 2 * HOUR_S)  # they are from the future
+        jobs = {submit(stack.slurm, f"--gres=gpu:{count}"): count for count in (2, 3)}
+        wait_until_over(stack.slurm, jobs, 60.0)
+        assert_all_completed(stack.slurm, jobs)
+        assert stack.operator().GetStatus(operator_pb2.GetStatusRequest()).slurm_fault
+        assert "Expired credential" in stack.slurm.controller_log
+        assert "Rewound credential" in stack.slurm.controller_log
+    wait_for_slurm(stack, is_lost=False)
+    jobs = {submit(stack.slurm, "--gres=gpu:4"): 4}
+    wait_until_over(stack.slurm, jobs, 60.0)
+    assert_all_completed(stack.slurm, jobs)
+
+
+def wait_for_slurm(stack: Stack, *, is_lost: bool) -> None:
+    """Wait until roostd says that Slurm does not answer it, or does again."""
+    deadline_s = time.monotonic() + 60.0
+    while bool(stack.operator().GetStatus(operator_pb2.GetStatusRequest()).slurm_fault) != is_lost:
+        assert time.monotonic() < deadline_s, stack.log("roostd")[-2000:]
+        time.sleep(0.2)

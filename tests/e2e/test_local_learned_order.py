@@ -16,8 +16,8 @@ from tests.e2e.site.bed import ALICE, BOB, cleared_afterwards, occupy, until
 
 from roost_demo.stack import NodeKind, Stack
 from roost_proto.v1 import operator_pb2 as pb
+from roost_slurm.testing.availability import LocalSlurmUnavailable
 from roost_slurm.testing.cluster_plan import ClusterPlan, PartitionPlan
-from roost_slurm.testing.local_slurm import LocalSlurmUnavailable
 from roost_slurm.testing.site_plan import PriorityPlan
 from roostctl.main import cli
 

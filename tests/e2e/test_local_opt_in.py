@@ -11,7 +11,7 @@ from tests.e2e.ledger import assert_all_completed, job_states, planned, submit, 
 
 from roost_demo.stack import NodeKind, Stack
 from roost_proto.v1 import operator_pb2
-from roost_slurm.testing.local_slurm import LocalSlurmUnavailable
+from roost_slurm.testing.availability import LocalSlurmUnavailable
 
 pytestmark = [pytest.mark.slurm, pytest.mark.nvml, pytest.mark.timeout(300)]
 

@@ -20,7 +20,7 @@ from roost_probe.testing.description import GpuSettings
 from roost_proto.v1 import operator_pb2
 from roost_sim.replays.recording import ModelShelf, Recording
 from roost_sim.replays.replay import replay
-from roost_slurm.testing.local_slurm import LocalSlurmUnavailable
+from roost_slurm.testing.availability import LocalSlurmUnavailable
 
 pytestmark = [pytest.mark.slurm, pytest.mark.nvml]
 

@@ -3,9 +3,13 @@
 Two users have a node each. Their jobs come in rounds: one job that takes the node, then short jobs
 with a short time limit, then a long one with a long limit. Slurm's order runs the short ones first;
 a model that ranks by the time limit makes that order worse, or keeps it.
+
+A gate is asked about jobs of eight GPUs on one node or two, while half of each node is taken: a bad
+model declines and waits for a whole node, which does not come.
 """
 
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,11 +18,13 @@ import pytest
 from click.testing import CliRunner, Result
 from tests.conftest import missing
 from tests.e2e.ledger import without_node_hooks
-from tests.e2e.site.bed import ALICE, BOB, jobs, until
+from tests.e2e.site.bed import ALICE, BOB, assert_runs, jobs, told, until
 
 from roost_demo.stack import NodeKind, Stack
+from roost_engine.gate.offer_features import CONTEXT_COLUMNS, OFFER_COLUMNS
+from roost_formats.models.gate import CONTEXT_NAME, OFFER_NAME, RANK_NAME
 from roost_formats.models.manifest import manifest_path
-from roost_formats.models.signature import ORDER
+from roost_formats.models.signature import GATE, ORDER
 from roost_formats.testing.onnx_models import (
     ModelParts,
     install_kind,
@@ -26,7 +32,7 @@ from roost_formats.testing.onnx_models import (
     tensor,
     value_info,
 )
-from roost_slurm.testing.local_slurm import LocalSlurmUnavailable
+from roost_slurm.testing.availability import LocalSlurmUnavailable
 from roostctl.main import cli
 
 pytestmark = [pytest.mark.slurm, pytest.mark.nvml]
@@ -34,10 +40,11 @@ pytestmark = [pytest.mark.slurm, pytest.mark.nvml]
 NODES = {ALICE: "n1", BOB: "n2"}
 SHARE = "53%"  # has ALICE, user 5 at 0.518, and not BOB, user 9 at 0.551
 SHORT_COUNT, SHORT_S = 12, 3  # long beside a busy machine's own delays, or the orders lose alike
+COUNTED = 20  # jobs that an evaluation wants at least
 SETTINGS = {
     "slurm": {"standing_pins": False, "shadow_questions": False},
     "policies": {
-        "min_job_count": 30,
+        "min_job_count": COUNTED,
         "canary_job_count": 5,
         "loss_margin_frac": 0.0,
         "average_margin_frac": 0.1,
@@ -58,6 +65,9 @@ def stack() -> Iterator[Stack]:
             install(folder, "worst", sign=1.0)
             broken = install(folder, "broken", sign=1.0)
             broken.write_bytes(broken.read_bytes()[:-7])
+            install_gate(folder, "declines")
+            torn = install_gate(folder, "torn")
+            torn.write_bytes(torn.read_bytes()[:-7])
             for _ in range(3):
                 run_round(running, long_s=10)
             yield running
@@ -95,6 +105,42 @@ def install(folder: Path, name: str, sign: float) -> Path:
     return path.rename(folder / f"{name}.onnx")
 
 
+def install_gate(folder: Path, name: str) -> Path:
+    """Install a gate that declines every offer: its rank is below 0 on any cluster."""
+    widths = len(OFFER_COLUMNS), len(CONTEXT_COLUMNS)
+    of_context = np.zeros((widths[1], 1), np.float32)
+    of_context[CONTEXT_COLUMNS.index("ln_total")] = -1.0
+    parts = ModelParts(
+        nodes=[
+            operation("MatMul", [OFFER_NAME, "of_offer"], ["own"]),
+            operation("MatMul", [CONTEXT_NAME, "of_context"], ["shared"]),
+            operation("Add", ["own", "shared"], [RANK_NAME]),
+        ],
+        weights=[
+            tensor("of_offer", np.zeros((widths[0], 1), np.float32)),
+            tensor("of_context", of_context),
+        ],
+        inputs=[
+            value_info(OFFER_NAME, ["n", widths[0]]),
+            value_info(CONTEXT_NAME, ["n", widths[1]]),
+        ],
+        outputs=[value_info(RANK_NAME, ["n", 1])],
+    )
+    path = install_kind(
+        folder,
+        parts.encode(),
+        GATE,
+        columns={OFFER_NAME: OFFER_COLUMNS, CONTEXT_NAME: CONTEXT_COLUMNS},
+        canary_inputs={
+            OFFER_NAME: np.ones((2, widths[0]), np.float32),
+            CONTEXT_NAME: np.ones((2, widths[1]), np.float32),
+        },
+        canary_outputs={RANK_NAME: np.full(2, -1.0, np.float32)},
+    )
+    manifest_path(path).rename(folder / f"{name}.json")
+    return path.rename(folder / f"{name}.onnx")
+
+
 def run_round(stack: Stack, long_s: int) -> None:
     """Run a round of both users; their jobs wait for the first one of each."""
     for user, node in NODES.items():
@@ -116,8 +162,12 @@ def policy(stack: Stack, *arguments: str) -> Result:
 
 def order(stack: Stack) -> dict[str, object]:
     """The state of the order slot."""
-    told = json.loads(policy(stack, "show", "order", "--json").stdout)
-    (found,) = told["slots"]
+    return slot(stack, "order")
+
+
+def slot(stack: Stack, name: str) -> dict[str, object]:
+    """The state of a slot."""
+    (found,) = json.loads(policy(stack, "show", name, "--json").stdout)["slots"]
     return dict(found)
 
 
@@ -205,6 +255,58 @@ def test_a_sound_policy_goes_from_shadow_to_all_users_and_back(stack: Stack) -> 
         "promote_policy",
         "roll_back_policy",
     ]
+
+
+@pytest.mark.timeout(300)
+def test_a_bad_gate_is_stopped_at_each_stage(stack: Stack) -> None:
+    torn = policy(stack, "promote", "gate:torn", "--force")
+    assert torn.exit_code == 1
+    assert "gate:torn cannot be loaded" in torn.stderr
+
+    began_s = time.monotonic()
+    blockers = [
+        send(stack, BOB, node, "-t30", "--gres=gpu:4", seconds=600) for node in NODES.values()
+    ]
+    assert_runs(stack, *blockers)
+    for _ in range(3):  # the gate is asked about these alone; the others are there to be counted
+        send_spread(stack, BOB)
+    until(lambda: sorted(jobs(stack.slurm)) == sorted(blockers), "they ran beside the blockers")
+    send(stack, BOB, NODES[BOB], "-t1", "--gres=gpu:1", f"--array=1-{COUNTED}", seconds=0)
+    until(lambda: sorted(jobs(stack.slurm)) == sorted(blockers), "the others ran")
+    assert policy(stack, "shadow", "gate:declines").exit_code == 0
+    last = f"{time.monotonic() - began_s + 1:.0f}s"  # a longer past would outweigh these few
+    found = policy(stack, "evaluate", "gate:declines", "--last", last)
+    assert found.exit_code == 1, found.output
+    refused = policy(stack, "promote", "gate:declines", "--canary", SHARE)
+    assert refused.exit_code == 1
+    assert "completion time is" in refused.stderr
+    assert slot(stack, "gate")["canary"] is None
+
+    # By force, it decides for its share of the users only, and a rollback lets its jobs go.
+    assert policy(stack, "promote", "gate:declines", "--canary", SHARE, "--force").exit_code == 0
+    declined = send_spread(stack, ALICE)
+    until(lambda: "waits for a closer place" in told(stack, declined).reason, "ALICE's job waits")
+    taken = send_spread(stack, BOB)
+    until(lambda: taken not in jobs(stack.slurm), "BOB's job ran")
+    assert declined in jobs(stack.slurm)
+    assert policy(stack, "rollback", "gate").exit_code == 0
+    assert slot(stack, "gate")["active"] == "open"
+    until(lambda: declined not in jobs(stack.slurm), "ALICE's job ran")
+    stack.slurm.run("scancel", *blockers)
+    actions = [one["action"] for one in audited(stack) if one.get("policy") == "gate:declines"]
+    assert actions == [
+        "shadow_policy",
+        "evaluate_policy",
+        "promote_policy_refused",
+        "promote_policy",
+        "roll_back_policy",
+    ]
+
+
+def send_spread(stack: Stack, user: str) -> str:
+    """Submit a job of eight GPUs on one node, or on two."""
+    script = "#!/bin/sh\nsleep 0\n"
+    return stack.slurm.submit("--gpus=8", "-N1-2", "-n2", "-t1", script=script, user=user)
 
 
 def shadowed(stack: Stack) -> int:

@@ -12,7 +12,7 @@ from tests.e2e.test_local_crash import wait_for_death
 from tests.e2e.two_nodes import mended_afterwards
 
 from roost_demo.stack import NodeKind, Stack
-from roost_slurm.testing.local_slurm import LocalSlurmUnavailable
+from roost_slurm.testing.availability import LocalSlurmUnavailable
 
 pytestmark = [pytest.mark.slurm, pytest.mark.nvml]
 

@@ -8,7 +8,7 @@ from tests.e2e.ledger import outcomes, submit, wait_until_over
 from tests.e2e.test_local_preemption import assert_lost_no_more_than_an_interval, resumptions, train
 
 from roost_demo.stack import NodeKind, Stack
-from roost_slurm.testing.local_slurm import LocalSlurmUnavailable
+from roost_slurm.testing.availability import LocalSlurmUnavailable
 
 pytestmark = [pytest.mark.slurm, pytest.mark.nvml]
 

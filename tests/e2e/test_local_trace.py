@@ -18,7 +18,7 @@ from tests.e2e.ledger import (
 )
 
 from roost_demo.stack import Stack
-from roost_slurm.testing.local_slurm import LocalSlurmUnavailable
+from roost_slurm.testing.availability import LocalSlurmUnavailable
 
 pytestmark = [pytest.mark.slurm, pytest.mark.nvml, pytest.mark.data]
 

@@ -13,7 +13,7 @@ from tests.conftest import missing
 from roost_demo.stack import NodeKind, Stack
 from roost_proto.v1 import operator_pb2 as pb
 from roost_proto.v1 import operator_pb2_grpc as pb_grpc
-from roost_slurm.testing.local_slurm import LocalSlurmUnavailable
+from roost_slurm.testing.availability import LocalSlurmUnavailable
 
 pytestmark = [pytest.mark.slurm, pytest.mark.nvml]
 

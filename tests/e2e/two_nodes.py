@@ -8,7 +8,7 @@ from tests.conftest import missing
 from tests.e2e.ledger import submit, without_node_hooks
 
 from roost_demo.stack import NodeKind, Stack
-from roost_slurm.testing.local_slurm import LocalSlurmUnavailable
+from roost_slurm.testing.availability import LocalSlurmUnavailable
 
 LEASE_S = 10
 NODES = (

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from tests.probes.conftest import FakeNodeFactory, ProcessFactory
 from tests.probes.test_agent import make_agent, running
 
+from roost_probe import agent_socket
 from roost_probe.agent_socket import AgentSocket, gres_order, nearest_nics
 from roost_probe.daemon_link import DaemonAddress
 from roost_probe.errors import SettingsError
@@ -40,11 +42,14 @@ def topology(minors: list[int | None], nics: dict[str, list[Level]]) -> Topology
 
 @asynccontextmanager
 async def listening(
-    path: Path, daemon: FakeDaemon, trusted_uids: list[int] | None = None
+    path: Path,
+    daemon: FakeDaemon,
+    trusted_uids: list[int] | None = None,
+    clock: Callable[[], float] = time.monotonic,
 ) -> AsyncIterator[AgentSocket]:
     """An agent socket of a node without GPUs."""
     async with DaemonAddress(target=daemon.target).open_channel() as channel:
-        agent = AgentSocket(path, "n1", channel, lambda: topology([], {}), trusted_uids)
+        agent = AgentSocket(path, "n1", channel, lambda: topology([], {}), trusted_uids, clock)
         await agent.start()
         yield agent
         await agent.close()
@@ -179,6 +184,48 @@ async def test_hooks_get_an_error_in_time_when_the_daemon_is_away_or_slow(
     assert str(gone["error"]).startswith("roostd did not answer: ")
     assert 0.4 < slow_s < 1.5  # the deadline is 0.5 s; the machine may be busy
     assert gone_s < 1.5
+
+
+async def test_a_user_who_asks_too_often_is_refused_and_does_not_reach_the_daemon(
+    fake_daemon: FakeDaemon, tmp_path: Path
+) -> None:
+    path = tmp_path / "agent.sock"
+    async with listening(path, fake_daemon, [], clock=lambda: 0.0), asking(path) as ask:
+        reports = [await ask({"op": "progress", "job_id": 7, "steps": at}) for at in range(20)]
+        wrong = await ask({"op": "progress", "job_id": 7, "steps": -1})
+        planned = await ask({"op": "plan", "job_id": 7})  # a burst of its own
+    assert [one.get("accepted") for one in reports] == [True] * 16 + [None] * 4
+    assert reports[-1] == {"error": "too often; at most 2 a second for each user"}
+    assert "want the number of steps" in str(wrong["error"])
+    assert planned["managed"] is False
+    assert len(fake_daemon.progress) == 16
+
+
+async def test_hooks_that_run_as_root_ask_as_often_as_they_like(
+    fake_daemon: FakeDaemon, tmp_path: Path
+) -> None:
+    path = tmp_path / "agent.sock"
+    me = [os.getuid()]
+    async with listening(path, fake_daemon, me, clock=lambda: 0.0), asking(path) as ask:
+        for at in range(20):
+            assert await ask({"op": "progress", "job_id": 7, "steps": at}) == {
+                "accepted": True,
+                "reason": "",
+            }
+
+
+async def test_a_user_has_so_many_connections(
+    fake_daemon: FakeDaemon, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(agent_socket, "MOST_CONNECTIONS", 2)
+    path = tmp_path / "agent.sock"
+    async with listening(path, fake_daemon, []), asking(path) as first, asking(path) as second:
+        assert (await first({"op": "plan", "job_id": 7}))["managed"] is False
+        assert (await second({"op": "plan", "job_id": 7}))["managed"] is False
+        reader, writer = await asyncio.open_unix_connection(path)
+        assert await reader.read() == b""
+        writer.close()
+        assert (await first({"op": "plan", "job_id": 7}))["managed"] is False
 
 
 async def test_only_trusted_users_report_allocations(

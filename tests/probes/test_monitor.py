@@ -79,6 +79,23 @@ async def test_facts_are_read_seldom(tmp_path: Path) -> None:
     assert driver.facts_count == 2
 
 
+async def test_a_gpu_that_is_switched_to_mig_is_news_in_the_next_step(tmp_path: Path) -> None:
+    driver = ScriptedDriver()
+    monitor = make(driver, tmp_path)
+    assert isinstance(driver.answer_facts, DriverFacts)
+    off, gpus = driver.answer_facts, driver.answer_facts.gpus
+    on = dataclasses.replace(gpus[1], mig_enabled=True)
+    await monitor.step()
+    before, driver.answer_facts = monitor.revision, dataclasses.replace(off, gpus=(gpus[0], on))
+    driver.answer_load = DriverLoad(at_s=1.0, gpus=(GpuLoad(), GpuLoad(mig_enabled=True)))
+
+    for _ in range(5):
+        await monitor.step()
+
+    assert [gpu.mig_enabled for gpu in monitor.topology.gpus] == [None, True]
+    assert (monitor.revision, driver.facts_count) == (before + 1, 2)
+
+
 async def test_a_lost_gpu_keeps_its_name_and_a_repair_is_counted(tmp_path: Path) -> None:
     driver = ScriptedDriver()
     monitor = make(driver, tmp_path)

@@ -1,5 +1,6 @@
 """The process that calls the driver, over its pipes."""
 
+import os
 import subprocess
 import sys
 
@@ -44,3 +45,14 @@ def test_an_unknown_pcie_source_ends_the_child_without_an_answer() -> None:
     assert done.returncode != 0
     assert done.stdout == b""
     assert b"'guess' is not a valid PcieSource" in done.stderr
+
+
+def test_a_parent_that_has_gone_is_no_error() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "roost_probe.nvml_child", "counters"]
+    done = subprocess.run(
+        command, input=b"facts\n", stdout=writer, stderr=subprocess.PIPE, timeout=60, check=False
+    )
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (0, b"")

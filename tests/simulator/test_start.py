@@ -1,32 +1,19 @@
-"""Ctrl-C while roost-sim still imports."""
+"""Ctrl-C and SIGTERM while roost-sim still imports."""
 
 import signal
 import subprocess
 import sys
 
-from roost_sim import exit_codes, start
+import pytest
+from tests.early_signals import assert_ends_quietly
 
-# Interrupts itself as soon as the program is about to be imported.
-INTERRUPTED = """
-import os, signal, sys
-from roost_sim.start import main
-
-class Interrupts:
-    def find_spec(self, name, path=None, target=None):
-        if name == "roost_sim.cli":
-            os.kill(os.getpid(), signal.SIGINT)
-
-sys.meta_path.insert(0, Interrupts())
-main()
-"""
+from roost_sim import exit_codes
 
 
-def test_ctrl_c_during_the_imports_is_no_traceback() -> None:
-    ended = subprocess.run(
-        [sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, check=False
-    )
-    assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "")
-    assert start.EXIT_INTERRUPTED == exit_codes.EXIT_INTERRUPTED == 128 + signal.SIGINT
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_during_the_imports_is_no_traceback(number: signal.Signals) -> None:
+    assert_ends_quietly("roost_sim.start", "roost_sim.cli", number)
+    assert exit_codes.EXIT_INTERRUPTED == 128 + signal.SIGINT
 
 
 def test_it_is_roost_sim() -> None:

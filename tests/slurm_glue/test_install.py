@@ -139,7 +139,14 @@ def test_uninstall_keeps_what_was_changed_since(site: Site, generated: Path) -> 
     assert site.at("/etc/slurm/hooks/epilog.sh").exists()
 
 
-@pytest.mark.parametrize("line", ["Include roost.conf", "Epilog=/etc/slurm/hooks/epilog.sh"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Include roost.conf",
+        "Include roost.conf # why",
+        "Epilog=/etc/slurm/hooks/epilog.sh",
+    ],
+)
 def test_uninstall_waits_until_slurm_needs_nothing(site: Site, generated: Path, line: str) -> None:
     write(site, plan_slurm(site, generated))
     conf = site.at("/etc/slurm/slurm.conf")

@@ -46,6 +46,31 @@ def test_keys_that_the_site_has_are_left_to_the_site(tmp_path: Path) -> None:
     assert list(adapted.wrappers) == ["site-prolog.sh"]
 
 
+def test_what_an_included_file_sets_counts_too(tmp_path: Path) -> None:
+    (tmp_path / "site.conf").write_text("PrologEpilogTimeout=9\nInclude slurm.conf\n")
+    (tmp_path / "roost.conf").write_text("Epilog=/ours\n")
+    path = conf(
+        tmp_path,
+        "Prolog = \\\n  /site/p.sh\r\nINCLUDE\tsite.conf # ours\nInclude roost.conf\n"
+        'Include /nowhere/x.conf\nGresTypes=gpu PrologFlags="alloc,x11"\n',
+    )
+    own = settings(path)
+    assert {key: line.value for key, line in own.items()} == {
+        "prolog": "/site/p.sh",
+        "prologepilogtimeout": "9",
+        "grestypes": "gpu",
+        "prologflags": "alloc,x11",
+    }
+    assert own["prolog"].where == f"{path}:1"
+    assert own["prologepilogtimeout"].where == f"{tmp_path}/site.conf:1"
+
+
+def test_a_comment_in_latin_1_is_no_error(tmp_path: Path) -> None:
+    path = tmp_path / "slurm.conf"
+    path.write_bytes(b"# Schl\xfcssel\nProlog=/site/p.sh\n")
+    assert settings(path)["prolog"].value == "/site/p.sh"
+
+
 def test_a_wrapper_in_use_is_no_work(tmp_path: Path) -> None:
     path = conf(
         tmp_path, "Prolog=/etc/slurm/hooks/site-prolog.sh\nEpilog=/etc/slurm/hooks/epilog.sh\n"

@@ -44,6 +44,43 @@ def test_the_words_of_a_node_are_read_and_put_back() -> None:
     assert words_of(back, "gpu2") == words_of(back, "gpu1")
 
 
+ODD_CONF = """\
+NodeSet=gpus Nodes=gpu[1-3]
+\tnodename = gpu[1-3]\tCPUs=16 \\
+    Gres=gpu:a100:2 \\
+    Feature=big  # was Gres=gpu:4
+PartitionName=main \\
+  Nodes=gpus
+"""
+
+
+def test_a_line_that_goes_on_below_is_one_line() -> None:
+    assert words_of(ODD_CONF, "gpu2") == NodeWords("gpu:a100:2", "big")
+    changed = slurm_conf(ODD_CONF, "gpu2", WORDS)
+    assert words_of(changed, "gpu2") == WORDS
+    assert words_of(changed, "gpu1") == words_of(changed, "gpu3") == words_of(ODD_CONF, "gpu1")
+    kept = ODD_CONF.splitlines()
+    lines = changed.splitlines()
+    assert (lines[0], lines[-2:]) == (kept[0], kept[-2:])
+    assert len(lines) == 5
+    assert "CPUs=16" in lines[2]
+
+
+def test_a_long_line_of_gres_conf_is_one_line_too() -> None:
+    present = "NodeName=gpu[1-3] Name=gpu \\\n  File=/dev/nvidia[0-1]\n"
+    changed = gres_conf(present, NEW_GRES, "gpu2", NODES).splitlines()
+    assert changed[0] == "NodeName=gpu[1,3] Name=gpu   File=/dev/nvidia[0-1]"
+    assert [line for line in changed if "gpu2" in line] == [
+        "NodeName=gpu2 Name=gpu Type=g0 File=/dev/nvidia0",
+        "NodeName=gpu2 Name=gpu Type=g1 File=/dev/nvidia1",
+    ]
+
+
+def test_a_range_beyond_all_clusters_is_refused_quickly() -> None:
+    with pytest.raises(MigrateError, match="NodeName=n"):
+        words_of("NodeName=n[1-99999999] CPUs=1\n", "n1")
+
+
 def test_a_node_in_an_included_file_is_refused() -> None:
     with pytest.raises(MigrateError, match="no NodeName line with gpu9; cure"):
         slurm_conf(SLURM_CONF, "gpu9", WORDS)

@@ -318,10 +318,14 @@ class Daemon:
 @contextlib.contextmanager
 def _signals(handlers: Mapping[signal.Signals, Callable[[], None]]) -> Iterator[None]:
     loop = asyncio.get_running_loop()
+    before = {number: signal.getsignal(number) for number in handlers}
     for number, handle in handlers.items():
         loop.add_signal_handler(number, handle)
+    # `roostd.start` blocked SIGHUP: one that has come since is delivered now.
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, handlers)
     try:
         yield
     finally:
-        for number in handlers:
+        for number, handler in before.items():
             loop.remove_signal_handler(number)
+            signal.signal(number, handler or signal.SIG_DFL)

@@ -9,16 +9,19 @@ import asyncio
 import pickle
 from collections import deque
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 
 import structlog
 
 from roost_engine.domain.actions import Action, Place
-from roost_engine.domain.errors import PolicyError, RoostError
+from roost_engine.domain.errors import JournalError, PolicyError, RoostError
 from roost_engine.domain.events import Event
 from roost_engine.plugins.plugins import Plugins
 from roost_engine.policies.canary import Slot
 from roost_engine.prediction.speed_table import ModelSpeeds
+from roost_formats.journal.reader import JournalReader
 from roost_formats.journal.shadow import ShadowChoice
 from roost_formats.models.score import score_file
 from roostd.app import policy_shadow_worker
@@ -37,7 +40,6 @@ _WORKER = f"from {policy_shadow_worker.__name__} import main; main()"
 _EVERY_S = 0.25
 _BATCH_COUNT = 200  # events; pickling one takes about 20 us
 _BACKLOG_LIMIT = 50_000
-_REMEMBERED_COUNT = 20_000
 _ANSWER_LIMIT_S = 60.0
 
 
@@ -93,10 +95,26 @@ class PolicyShadow:
 
     async def run(self) -> None:
         """Feed the shadow until cancelled."""
+        await self.recall()
         while True:
             await asyncio.sleep(_EVERY_S)
             if self._is_on:
                 await self.turn()
+
+    async def recall(self) -> None:
+        """Count what the policy in shadow chose before roostd was restarted."""
+        request, folder = self._state.promotions.shadow, self._state.config.paths.state_dir
+        if request is None:
+            return
+        try:
+            earlier = await asyncio.to_thread(_choices_of, request, folder)
+        except JournalError as error:
+            _log.warning("policy_shadow_forgot", error=str(error))
+            return
+        if self._state.promotions.shadow == request:
+            self._state.shadow = figures = self._state.shadow or ShadowFigures()
+            for choice in earlier:
+                figures.add(choice)
 
     async def turn(self) -> None:
         """Send what has gathered, and take note of the answers."""
@@ -136,16 +154,7 @@ class PolicyShadow:
         figures.backlog = len(self._pending)
         self._recorder.note_shadow(choices)
         for choice in choices:
-            figures.decision_count += 1
-            figures.waiting_count += choice.shadow is None
-            figures.elsewhere_count += choice.shadow is not None and choice.differs
-            if (gain_s := choice.expected_gain_s) is not None:
-                figures.gain_sum_s += gain_s
-                figures.gain_count += 1
-            figures.choices.pop(choice.job_id, None)
-            figures.choices[choice.job_id] = choice
-            if len(figures.choices) > _REMEMBERED_COUNT:
-                figures.choices.pop(next(iter(figures.choices)))
+            figures.add(choice)
 
     def _fail(self, reason: str) -> None:
         self._is_on = False
@@ -161,6 +170,19 @@ class PolicyShadow:
             raise ShadowFailed(answer)
         found: tuple[ShadowChoice, ...] = answer
         return found
+
+
+def _choices_of(request: ShadowRequest, folder: Path) -> list[ShadowChoice]:
+    """Return what a policy in shadow has chosen, by the journal, oldest first."""
+    name = str(PolicyName(request.slot, request.name))
+    with closing(JournalReader(folder)) as reader:
+        return [
+            choice
+            for run in reader.runs()
+            for choice in reader.shadow_choices(run)
+            if choice.policy == name
+            and run.head.epoch_of_zero_s + choice.at_s >= request.since_epoch_s
+        ]
 
 
 def _task(

@@ -18,9 +18,11 @@ from roost_engine.domain.errors import UnknownJob
 from roost_engine.domain.model import JobId, NodeName, NodeShare
 from roost_engine.job_record import JobRecord
 from roostd.app.neighbour_losses import lost_frac
+from roostd.ops.files import FileTooLarge, read_bounded
 from roostd.state import DaemonState
 from roostd.telemetry.probe_messages import column
 from roostd.telemetry.waste import (
+    MOST_BYTES,
     WasteFileError,
     WasteTally,
     half_free_count,
@@ -102,10 +104,10 @@ class WasteMeter:
 
     def _stored(self) -> WasteTally:
         try:
-            return read_tally(self._path.read_text(encoding="utf-8"))
+            return read_tally(read_bounded(self._path, MOST_BYTES))
         except FileNotFoundError:
             return WasteTally()
-        except (OSError, UnicodeDecodeError, WasteFileError) as error:
+        except (OSError, UnicodeDecodeError, FileTooLarge, WasteFileError) as error:
             _log.error("waste_not_read", path=str(self._path), error=str(error))
             return WasteTally(fault=f"{self._path}: {error}; counting began again")
 

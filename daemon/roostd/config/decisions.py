@@ -12,10 +12,9 @@ from typing import Annotated, assert_never
 from pydantic import Field
 
 from roost_engine.engine import EngineConfig, Passing
-from roost_engine.gate.dally import DallyConfig
 from roost_engine.gate.delay import DelayConfig
 from roost_engine.gate.timers import TimerConfig
-from roost_engine.plugins.plugins import GateNumbers
+from roost_engine.plugins.gate_kinds import GateNumbers, gate_numbers
 from roost_engine.plugins.policy_kinds import PreemptionNumbers, ends_of
 from roost_engine.plugins.stacks import GateKind, OrderKind, PlacementKind, PreemptionKind
 from roost_engine.prediction.foreseen_ends import EndsConfig
@@ -232,20 +231,17 @@ class GateSection(Section):
 
     def to_core(self, kind: GateKind) -> GateNumbers:
         """Return the numbers of a kind of gate as plain data for the core."""
-        numbers = self.model_dump(exclude={"kind", "speeds"})
-        timers = {field.name: numbers.pop(field.name) for field in fields(TimerConfig)}
-        match kind:
-            case GateKind.OPEN:
-                return None
-            case GateKind.DALLY:
-                return DallyConfig()
-            case GateKind.DELAY | GateKind.UPLINK_DELAY:
+        unset = gate_numbers(kind)
+        match unset:
+            case DelayConfig():  # the settings of this section are those of the delay gate
+                numbers = self.model_dump(exclude={"kind", "speeds"})
+                timers = {field.name: numbers.pop(field.name) for field in fields(TimerConfig)}
                 numbers["lease_s"] = inf if self.lease_s is None else self.lease_s
-                if kind is GateKind.DELAY:
+                if not unset.uplink_frac:
                     numbers["uplink_frac"] = 0.0
                 return DelayConfig(timers=TimerConfig(**timers), **numbers)
             case _:
-                assert_never(kind)
+                return unset
 
 
 class PreemptionSection(Section):

@@ -58,7 +58,7 @@ STATUS_CODES: tuple[tuple[type[RoostError], grpc.StatusCode], ...] = (
     (ConfigError, grpc.StatusCode.FAILED_PRECONDITION),
     (SlurmRefused, grpc.StatusCode.FAILED_PRECONDITION),
     (SlurmError, grpc.StatusCode.UNAVAILABLE),
-    (JournalError, grpc.StatusCode.UNAVAILABLE),
+    (JournalError, grpc.StatusCode.FAILED_PRECONDITION),
     (PolicyError, grpc.StatusCode.INTERNAL),
     (RoostError, grpc.StatusCode.INTERNAL),
 )

@@ -6,6 +6,7 @@ from roost_proto.v1 import operator_pb2 as pb
 from roost_proto.v1 import operator_pb2_grpc as pb_grpc
 from roostd.rpc import convert, eta, jobs, timers
 from roostd.rpc.errors import Context
+from roostd.rpc.job_hints import unknown_job
 from roostd.rpc.past_jobs import past_explanation
 from roostd.rpc.roles import Access, EveryJob
 from roostd.state import DaemonState
@@ -66,7 +67,7 @@ class OperatorService(pb_grpc.OperatorServicer):
         except UnknownJob:
             past = await self._past(request.job_id, context)
             if past is None:
-                raise
+                raise self._unknown(request.job_id, context) from None
             return past.job
 
     async def ExplainJob(self, request: pb.ExplainJobRequest, context: Context) -> pb.Explanation:
@@ -76,7 +77,7 @@ class OperatorService(pb_grpc.OperatorServicer):
         except UnknownJob:
             past = await self._past(request.job_id, context)
             if past is None:
-                raise
+                raise self._unknown(request.job_id, context) from None
             return past
 
     async def ListTimers(
@@ -90,7 +91,10 @@ class OperatorService(pb_grpc.OperatorServicer):
     async def GetEta(self, request: pb.GetEtaRequest, context: Context) -> pb.GetEtaResponse:
         """See operator.proto."""
         if request.job_id:
-            return eta.response(self._state, self._visible(request.job_id, context))
+            try:
+                return eta.response(self._state, self._visible(request.job_id, context))
+            except UnknownJob:
+                raise self._unknown(request.job_id, context) from None
         answer = eta.response(self._state, None)
         owner = self._access.only_owner(context)
         if owner is not None:
@@ -107,8 +111,15 @@ class OperatorService(pb_grpc.OperatorServicer):
         """
         owner, known = self._access.only_owner(context), JobId(job_id)
         if owner is not None and not self._is_own(known, owner):
-            raise UnknownJob(f"no job {job_id} of this user")
+            raise UnknownJob(job_id)
         return known
+
+    def _unknown(self, job_id: str, context: Context) -> UnknownJob:
+        """Return the error that says what else the caller may have meant."""
+        owner = self._access.only_owner(context)
+        return unknown_job(
+            self._state, job_id, lambda one: owner is None or self._is_own(one, owner)
+        )
 
     async def _past(self, job_id: str, context: Context) -> pb.Explanation | None:
         """Return what the journal knows of a job that the caller may see; None: nothing."""

@@ -61,6 +61,7 @@ from roostd.slurm.rules_reader import RulesReader
 
 _LONGEST_LEASE_S = 86_400.0
 _RULES_INTERVAL_S = 10.0
+_NO_NODES = "No nodes in the system"  # where all nodes are dynamic ones, and none has come yet
 _JUDGED = "allocation failure"  # sbatch --test-only: Slurm takes no such job now
 _READING_FRAC = 0.1  # of the time: crowds are looked at less often
 _DUMP_INTERVAL_S_PER_JOB = 0.25e-3  # so that packing the queue costs slurmctld a few percent
@@ -128,7 +129,11 @@ class SlurmCli:
 
     async def settings(self) -> Settings:
         """See SlurmPort."""
-        return parse_config(await self._run(commands.show_config()))
+        argv = commands.show_config()
+        text = await self._run(argv)
+        if "ClusterName" not in text:
+            raise SlurmRefused(argv, 0, "no ClusterName in it")
+        return parse_config(text)
 
     async def rules(self) -> SiteRules:
         """See SlurmPort."""
@@ -145,7 +150,11 @@ class SlurmCli:
     async def nodes(self) -> tuple[SlurmNode, ...]:
         """See SlurmPort."""
         racks = parse_racks(await self._run(commands.show_topology(), may_fail=True))
-        shown = parse_nodes(await self._run(commands.show_nodes()))
+        argv = commands.show_nodes()
+        text = await self._run(argv)
+        shown = parse_nodes(text)
+        if not shown and _NO_NODES not in text:
+            raise SlurmRefused(argv, 0, "no node in it")
         return tuple(
             SlurmNode(
                 spec=NodeSpec(

@@ -7,13 +7,14 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from datetime import UTC, date, datetime, timedelta
-from math import isfinite
 
 from roost_engine.domain.errors import RoostError
 from roost_engine.domain.topology import LinkMatrix
 
 KEPT_DAYS = 92
+MOST_BYTES = 64 << 20  # of the file: three months of a thousand users take less
 _SCHEMA = "roost.waste-file/1"
+_MOST_S = 1e15  # of a sum, and of the clock: a million GPUs for thirty years
 _NO_USER = ""  # the key in the file; users are numbers
 
 
@@ -120,14 +121,12 @@ def read_tally(text: str) -> WasteTally:
         if document["schema"] != _SCHEMA:
             raise WasteFileError(f"want schema {_SCHEMA}, got {document['schema']!r:.60}")
         began = document["began_epoch_s"]
-        tally = WasteTally(None if began is None else float(began))
+        tally = WasteTally(None if began is None else _number(began))
         for day, users in document["days"].items():
-            date.fromisoformat(day)
-            tally._sums[day] = {
-                None if user == _NO_USER else int(user): _seconds(sums)
-                for user, sums in users.items()
-            }
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+            if date.fromisoformat(day).isoformat() != day:
+                raise ValueError(f"{day} is written in another way")
+            tally._sums[day] = {_user(user): _seconds(sums) for user, sums in users.items()}
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise WasteFileError(f"is no file of sums: {type(error).__name__}: {error}") from error
     return tally
 
@@ -135,10 +134,23 @@ def read_tally(text: str) -> WasteTally:
 def _seconds(sums: Mapping[str, object]) -> Seconds:
     # Files of earlier versions do not have the kinds that came later.
     given = {kind: sums[kind] if kind in _FIRST else sums.get(kind, 0) for kind in KINDS}
-    values = {kind: float(str(value)) for kind, value in given.items()}
-    if not all(isfinite(value) and value >= 0 for value in values.values()):
-        raise ValueError("a sum is below 0 or no number")
-    return Seconds(**values)
+    return Seconds(**{kind: _number(value) for kind, value in given.items()})
+
+
+def _number(value: object) -> float:
+    number = float(str(value))
+    if not 0 <= number <= _MOST_S:
+        raise ValueError(f"{value!r:.40} is no number of seconds")
+    return number
+
+
+def _user(text: str) -> int | None:
+    if text == _NO_USER:
+        return None
+    user_id = int(text)
+    if not 0 <= user_id < 1 << 32:
+        raise ValueError(f"{text!r:.40} is no user")
+    return user_id
 
 
 def day_of(epoch_s: float) -> str:

@@ -17,7 +17,7 @@ from roost_demo.desk import Desk, RealCluster
 from roost_demo.embedded import EmbeddedCluster
 from roost_demo.privilege import run_as_root
 from roost_demo.show import Row, print_head, print_row, print_sum, summary
-from roost_slurm.testing.local_slurm import LocalSlurmUnavailable, RootNeeded, check_available
+from roost_slurm.testing.availability import LocalSlurmUnavailable, RootNeeded, check_available
 
 JOB_GPU_COUNTS = (8, 2, 2, 4, 2, 1, 2, 3, 2, 2, 16, 2, 6, 2, 4, 1, 2, 8, 4, 2)
 NODE_COUNT = 4  # of 8 GPUs each

@@ -36,7 +36,7 @@ def root_argv(
     """
     kept = [f"{name}={environ[name]}" for name in _KEPT if name in environ]
     set_by_us = [*kept, "PYTHONDONTWRITEBYTECODE=1"]
-    return [sudo, "-n", "env", *set_by_us, python, "-m", "roost_demo.cli", "--no-sudo", *options]
+    return [sudo, "-n", "env", *set_by_us, python, "-m", "roost_demo.start", "--no-sudo", *options]
 
 
 def _is_allowed(sudo: str) -> bool:

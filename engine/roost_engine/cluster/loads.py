@@ -19,6 +19,7 @@ class NodeLoads:
         reported: the nodes whose load a probe has reported. Nodes without a report that have the
             same kind and the same free GPUs are interchangeable.
         changed: the nodes whose load is another one since a reader last emptied this.
+        version: by node, how often its load has become another one.
     """
 
     def __init__(self) -> None:
@@ -27,6 +28,7 @@ class NodeLoads:
         self.known_frac = np.zeros(64, dtype=np.float32)
         self.reported: NodeSet = NO_NODES
         self.changed: NodeSet = NO_NODES
+        self.version: list[int] = []
         self._node_count = 0
 
     def add_node(self) -> None:
@@ -34,11 +36,15 @@ class NodeLoads:
         if self._node_count == len(self.mean):
             self.by_gpu = doubled(self.by_gpu)
             self.mean, self.known_frac = doubled(self.mean), doubled(self.known_frac)
+        self.version.append(0)
         self._node_count += 1
 
     def apply(self, node: int, load: NDArray[np.float32]) -> None:
         """Store what a probe reported of a node: float32 [gpu, 4], NaN where it cannot know."""
-        self.by_gpu[node, : len(load)] = load_fractions(load)
+        now, before = load_fractions(load), self.by_gpu[node, : len(load)]
+        if not self.reported >> node & 1 or now.tobytes() != before.tobytes():
+            self.version[node] += 1
+        self.by_gpu[node, : len(load)] = now
         self.known_frac[node] = np.isfinite(load).any(axis=1).mean()
         self.mean[node] = self.by_gpu[node, : len(load)].mean()
         self.reported |= 1 << node
@@ -48,5 +54,6 @@ class NodeLoads:
         """Forget the load of a node: it has other GPUs than before."""
         self.by_gpu[node] = 0
         self.mean[node] = self.known_frac[node] = 0
+        self.version[node] += 1
         self.reported &= ~(1 << node)
         self.changed |= 1 << node

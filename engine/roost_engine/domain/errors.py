@@ -108,10 +108,14 @@ class UnknownNode(RoostError):
 
 
 class UnknownJob(RoostError):
-    """A request names a job that Slurm has not named while this daemon ran."""
+    """A request names a job that Slurm has not named while this daemon ran.
 
-    def __init__(self, job_id: str) -> None:
-        super().__init__(f"no job {job_id!r}")
+    Attributes:
+        job_id: that was asked for.
+    """
+
+    def __init__(self, job_id: str, hint: str = "") -> None:
+        super().__init__(f"no job {job_id!r}" + (hint and f": {hint}"))
         self.job_id = job_id
 
 

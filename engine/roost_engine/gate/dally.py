@@ -43,6 +43,8 @@ class DallyConfig:
         node_timer_leases, rack_timer_leases: T_M and T_R set by hand; AUTO in either tunes both.
     """
 
+    reads_predictors = False  # not a field: the gate asks nothing of jobs to come
+
     lease_s: float = 3_600.0
     hist_leases: float = 24.0
     node_timer_leases: float = AUTO

@@ -78,6 +78,8 @@ class DelayConfig:
             of its remaining run time; 0, as in journals of earlier versions: none.
     """
 
+    reads_predictors = True  # not a field: the gate asks for speeds and run times
+
     timers: TimerConfig = field(default_factory=TimerConfig)
     delay_weight: float = 1.0
     crowding_weight: float = 1.0
@@ -160,7 +162,8 @@ class DelayGate:
         if offer.tier <= closest:
             return Allow()
         estimate, timers = self.predictors.classified(offer.job, closest)
-        pinned_s = self.timers.pins.get(str(timers))
+        pins = self.timers.pins
+        pinned_s = pins.get(str(timers)) if pins else None
         is_insensitive = pinned_s is None and timers.sensitivity is Sensitivity.LOW
         needs_uplinks = self._should_spare_uplinks(offer, closest)
         if is_insensitive and not needs_uplinks:

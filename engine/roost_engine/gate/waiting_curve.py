@@ -26,7 +26,9 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from math import exp, inf, isfinite, log
+from operator import mul
 
 _ROUNDING = 1e-12  # a weight at risk that is not above this counts as 0
 _LAST_FACTOR = 0.5  # S is multiplied by this at the longest wait if that was answered
@@ -134,6 +136,7 @@ class WaitHistory:
     def __init__(self, half_life_s: float, window_count: int) -> None:
         self._half_life_s = half_life_s
         self._waits: deque[WaitSample] = deque(maxlen=window_count)
+        self._weighed: tuple[float, list[float]] | None = None  # a time, and the weights then
 
     def __len__(self) -> int:
         return len(self._waits)
@@ -142,6 +145,7 @@ class WaitHistory:
         """Add a wait, unless its length is not above 0 or one of its times is not finite."""
         if isfinite(wait.waited_s) and isfinite(wait.at_s) and wait.waited_s > 0:
             self._waits.append(wait)
+            self._weighed = None
 
     def waits(self) -> tuple[WaitSample, ...]:
         """Return the remembered waits, the oldest first."""
@@ -167,9 +171,14 @@ class WaitHistory:
         return _kaplan_meier(marks)
 
     def _weights(self, at_s: float) -> list[float]:
-        return [2.0 ** min(0.0, (wait.at_s - at_s) / self._half_life_s) for wait in self._waits]
+        if self._weighed is None or self._weighed[0] != at_s:
+            half_life_s = self._half_life_s
+            ages = [(wait.at_s - at_s) / half_life_s for wait in self._waits]
+            self._weighed = at_s, [2.0**age if age < 0.0 else 1.0 for age in ages]
+        return self._weighed[1]
 
 
+@lru_cache(maxsize=16)
 def exponential_prior(mean_s: float, weight: float) -> tuple[tuple[float, float], ...]:
     """Return four assumed waits, as (wait, weight), that follow an exponential distribution.
 
@@ -190,22 +199,27 @@ def _kaplan_meier(marks: Sequence[tuple[float, bool, float]]) -> WaitingCurve:
 
     The marks are ascending; of waits of equal length the answered ones come first.
     """
-    at_risk = sum(weight for _, _, weight in marks)
+    if not marks:
+        return WaitingCurve()
+    waits_s, _, weights = zip(*marks, strict=True)
+    at_risk = sum(weights)
     times: list[float] = []
     survivals: list[float] = []
+    answered: list[float] = []  # weights
     survival, last_s = 1.0, -inf
     for waited_s, is_censored, weight in marks:
-        if not is_censored and at_risk > 0:
-            longer = at_risk - weight
-            survival *= longer / at_risk if longer > _ROUNDING else _LAST_FACTOR
-            if waited_s == last_s:
-                survivals[-1] = survival
-            else:
-                times.append(waited_s)
-                survivals.append(survival)
-            last_s = waited_s
+        if not is_censored:
+            answered.append(weight)
+            if at_risk > 0:
+                longer = at_risk - weight
+                survival *= longer / at_risk if longer > _ROUNDING else _LAST_FACTOR
+                if waited_s == last_s:
+                    survivals[-1] = survival
+                else:
+                    times.append(waited_s)
+                    survivals.append(survival)
+                last_s = waited_s
         at_risk -= weight
-    waited_s = sum(wait_s * weight for wait_s, _, weight in marks)
-    answers = sum(weight for _, is_censored, weight in marks if not is_censored)
-    per_s = answers / waited_s if waited_s > 0 and survival > 0 else 0.0
-    return WaitingCurve(tuple(times), tuple(survivals), marks[-1][0] if marks else 0.0, per_s)
+    all_s = sum(map(mul, waits_s, weights))
+    per_s = sum(answered) / all_s if all_s > 0 and survival > 0 else 0.0
+    return WaitingCurve(tuple(times), tuple(survivals), waits_s[-1], per_s)

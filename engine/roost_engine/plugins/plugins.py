@@ -8,13 +8,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import MappingProxyType
-from typing import TypeAlias, assert_never
+from typing import assert_never
 
 from roost_engine.domain.errors import PolicyError
 from roost_engine.domain.pair_correction import PairCorrection
-from roost_engine.gate.dally import DallyConfig, DallyGate
-from roost_engine.gate.delay import DelayConfig, DelayGate, DelayState
+from roost_engine.gate.delay import DelayGate, DelayState
 from roost_engine.gate.model_gate import GateModel, ModelGate
+from roost_engine.plugins.gate_kinds import GateNumbers, make_gate
 from roost_engine.plugins.policy_kinds import (
     PreemptionNumbers,
     communication,
@@ -43,20 +43,16 @@ from roost_engine.prediction.speed_table import ModelSpeeds, TableOfSpeeds
 from roost_engine.prediction.tier_speeds import SpeedTable
 from roost_engine.preemption.network_preemption import (
     NetworkPreemption,
-    NetworkPreemptionConfig,
     PreemptionState,
 )
-from roost_engine.preemption.rules import LearnedMovesConfig
 from roost_engine.queue.learned_order import LearnedOrderConfig
 from roost_engine.queue.model_order import AnyOrderModel, order_by
-from roost_engine.scoring.graph_score import GraphScore
+from roost_engine.scoring.graph_jobs import ReadsCommunication
 from roost_engine.scoring.heuristic import HeuristicScore
 from roost_engine.scoring.neighbour_corrections import Corrections
-from roost_engine.scoring.neighbours import NeighbourScore
+from roost_engine.scoring.neighbour_cost import NeighbourAwareScore
 from roost_engine.sharing.pairs import PairRule, Pairs, PairsState, SharingConfig
 from roost_engine.sharing.separation_budget import SeparationBudget, SeparationState
-
-GateNumbers: TypeAlias = DelayConfig | DallyConfig | None
 
 HEURISTICS: Mapping[str, str] = MappingProxyType(
     {
@@ -198,14 +194,12 @@ class Plugins:
     def reads_predictors(self) -> bool:
         """Whether a policy asks what is expected of jobs."""
         canary = self.canary or Canary(slot=Slot.ORDER, share_frac=0.0)
-        is_asking = (OrderKind.S_RANK, OrderKind.LEARNED, OrderKind.LEARNED_LEFT)
+        numbers = (self.gate, canary.gate, self.preemption)
         return (
-            self.order in is_asking
-            or canary.order in is_asking
+            self.order.reads_predictors
+            or canary.order.reads_predictors
             or bool(self.order_model or self.gate_model or canary.model)
-            or isinstance(self.gate, DelayConfig)
-            or isinstance(canary.gate, DelayConfig)
-            or isinstance(self.preemption, NetworkPreemptionConfig | LearnedMovesConfig)
+            or any(found is not None and found.reads_predictors for found in numbers)
         )
 
     def policies(
@@ -235,13 +229,13 @@ class Plugins:
             )
             if self.knowledge.predictors is not None:
                 predictors.restore(self.knowledge.predictors)
-        for graph in (score, models.canary_score):
-            if isinstance(graph, NeighbourScore):
-                graph.corrections = Corrections(self.neighbours)
-            if isinstance(graph, GraphScore | NeighbourScore):
+        for found in (score, models.canary_score):
+            if isinstance(found, NeighbourAwareScore):
+                found.corrections = Corrections(self.neighbours)
+            if isinstance(found, ReadsCommunication):
                 speeds = TableOfSpeeds(self.speeds) if table is None else table
                 speed = SpeedPredictor(speeds) if predictors is None else predictors.speed
-                graph.expect(partial(communication, speed, speeds))
+                found.expect(partial(communication, speed, speeds))
         policies = Policies(
             order=self._order(self.order, models.order, predictors),
             candidates=make_candidates(self.placement, self.any_gpus),
@@ -289,17 +283,9 @@ class Plugins:
         return replace(policies, gate=gate)
 
     def _with_gate(self, policies: Policies) -> Policies:
-        match self.gate:
-            case None:
-                return policies
-            case DallyConfig():
-                return replace(policies, gate=DallyGate(self.gate))
-            case DelayConfig():
-                gate = DelayGate(self.gate, policies.predictors)
-                if self.knowledge.gate is not None:
-                    gate.restore(self.knowledge.gate)
-                learned = replace(policies.learned, gate=gate)
-                return replace(policies, gate=gate, timers=gate.timers, learned=learned)
+        made = make_gate(self.gate, policies.predictors, self.knowledge.gate)
+        learned = replace(policies.learned, gate=made.learned)
+        return replace(policies, gate=made.gate, timers=made.timers, learned=learned)
 
     def _with_sharing(self, policies: Policies) -> Policies:
         if self.sharing is None:
@@ -316,13 +302,10 @@ class Plugins:
         return replace(policies, sharing=pairs, separation=separation, learned=learned)
 
     def _with_preemption(self, policies: Policies) -> Policies:
-        preemption = make_preemption(self.preemption, policies.predictors)
-        policies = replace(policies, preemption=preemption)
-        if not isinstance(preemption, NetworkPreemption):
-            return policies
-        if self.knowledge.preemption is not None:
-            preemption.restore(self.knowledge.preemption)
-        return replace(policies, learned=replace(policies.learned, preemption=preemption))
+        known = self.knowledge.preemption
+        made = make_preemption(self.preemption, policies.predictors, known)
+        learned = replace(policies.learned, preemption=made.learned)
+        return replace(policies, preemption=made.rule, learned=learned)
 
 
 def knowledge_of(policies: Policies, before: Knowledge) -> Knowledge:

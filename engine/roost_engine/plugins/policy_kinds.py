@@ -1,5 +1,6 @@
 """Policies by the kinds and numbers that a configuration gives: a function for each step."""
 
+from dataclasses import dataclass
 from typing import TypeAlias, assert_never
 
 from roost_engine.domain.model import JobSpec
@@ -17,7 +18,11 @@ from roost_engine.prediction.foreseen_ends import EndsConfig
 from roost_engine.prediction.predictors import Predictors
 from roost_engine.prediction.speed import SpeedPredictor
 from roost_engine.prediction.tier_speeds import SpeedTable
-from roost_engine.preemption.network_preemption import NetworkPreemption, NetworkPreemptionConfig
+from roost_engine.preemption.network_preemption import (
+    NetworkPreemption,
+    NetworkPreemptionConfig,
+    PreemptionState,
+)
 from roost_engine.preemption.rules import (
     LasMovesConfig,
     LearnedMovesConfig,
@@ -99,21 +104,46 @@ def make_candidates(kind: PlacementKind, any_gpus: bool = False) -> CandidatePol
             assert_never(kind)
 
 
+@dataclass(frozen=True, slots=True)
+class MadePreemption:
+    """A preemption rule.
+
+    Attributes:
+        rule: decides.
+        learned: the rule, if its knowledge outlives the engine.
+    """
+
+    rule: PreemptPolicy
+    learned: NetworkPreemption | None = None
+
+
 def make_preemption(
-    numbers: PreemptionNumbers, predictors: Predictors | None = None
-) -> PreemptPolicy:
-    """Make a preemption rule; `network` asks the predictors for speeds that are not reported."""
+    numbers: PreemptionNumbers,
+    predictors: Predictors | None = None,
+    known: PreemptionState | None = None,
+) -> MadePreemption:
+    """Make a preemption rule.
+
+    Args:
+        numbers: of the rule; None: no job is stopped.
+        predictors: `network` asks them for speeds that are not reported, `learned-moves` for what
+            is left of jobs.
+        known: what a rule that learns knows from the start.
+    """
     match numbers:
         case None:
-            return NoPreemption()
+            return MadePreemption(NoPreemption())
         case NetworkPreemptionConfig():
-            return NetworkPreemption(numbers, predictors.speed if predictors else None)
+            rule = NetworkPreemption(numbers, predictors.speed if predictors else None)
+            if known is not None:
+                rule.restore(known)
+            return MadePreemption(rule, rule)
         case LasMovesConfig():
-            return las_moves(numbers)
+            return MadePreemption(las_moves(numbers))
         case LearnedMovesConfig():
             left = (predictors or Predictors()).service_left
-            return learned_moves(numbers, left.value)
+            return MadePreemption(learned_moves(numbers, left.value))
         case LeasesConfig():
-            return leases(numbers)
+            return MadePreemption(leases(numbers))
         case _:
             assert_never(numbers)

@@ -21,6 +21,11 @@ class OrderKind(StrEnum):
     LEARNED = "learned"  # least expected GPU-seconds, by the run times of jobs like it
     LEARNED_LEFT = "learned-left"  # the same of what is left: for stacks that stop jobs
 
+    @property
+    def reads_predictors(self) -> bool:
+        """Whether the order asks what is expected of jobs."""
+        return self in (OrderKind.S_RANK, OrderKind.LEARNED, OrderKind.LEARNED_LEFT)
+
 
 class PlacementKind(StrEnum):
     """Which placements are proposed."""

@@ -55,7 +55,7 @@ class PreemptionSlot(PolicySlot):
         """Return for how many seconds a started job is safe; inf if the policy fails."""
 
         def asked() -> float:
-            lease_s = self._policy.lease_s(job)
+            lease_s = float(self._policy.lease_s(job))
             if not lease_s >= 0:
                 raise PolicyError(f"{self.name} gave a lease of {lease_s!r} s")
             return lease_s
@@ -108,7 +108,7 @@ class PreemptionSlot(PolicySlot):
     def _displaces(self, job: JobRecord, victim: JobRecord, at_s: float) -> bool:
         self._asked_count += 1
         try:
-            return self._policy.displaces(job, victim, at_s)
+            return bool(self._policy.displaces(job, victim, at_s))
         except Exception as error:  # noqa: BLE001  as `ask`, which costs too much for each pair
             self._faults.note(self.slot, self.name, self._asked_count - 1, error)
             return False
@@ -117,7 +117,7 @@ class PreemptionSlot(PolicySlot):
         """Return when to consider preemption again without an event; inf: never."""
 
         def asked() -> float:
-            next_s = self._policy.review_s(at_s)
+            next_s = float(self._policy.review_s(at_s))
             if not next_s > at_s:
                 raise PolicyError(f"{self.name} wants a review at {next_s!r} s, it is {at_s:g} s")
             return next_s
@@ -150,9 +150,13 @@ class PreemptionSlot(PolicySlot):
     ) -> Sequence[JobRecord]:
         if isinstance(running, StoppableJobs) and running.is_ranking(chosen):
             return chosen
-        if not set(map(id, running)).issuperset(map(id, chosen)):
+        jobs = chosen if isinstance(chosen, list | tuple) else tuple(chosen)
+        named = set(map(id, jobs))
+        if len(named) != len(jobs):
+            raise PolicyError(f"{self.name} chose a job twice")
+        if not named.issubset(map(id, running)):
             raise PolicyError(f"{self.name} chose a job that may not be stopped")
-        return chosen
+        return jobs
 
 
 def _can(policy: object, method: str) -> bool:

@@ -54,6 +54,14 @@ def name_of(policy: object) -> str:
     return str(getattr(policy, "name", type(policy).__name__))
 
 
+def reason_of(error: Exception, text_of: Callable[[Exception], str] = str) -> str:
+    """Return an error's text; the name of its class where the error cannot say it."""
+    try:
+        return text_of(error)
+    except Exception:  # noqa: BLE001  the text of a policy's error is code of the policy too
+        return type(error).__name__
+
+
 class FaultLog:
     """The faults of all slots of one engine.
 
@@ -83,9 +91,9 @@ class FaultLog:
         elif len(stretches) < _MOST_STRETCHES:
             stretches.append((question, 1))
         if slot not in self.pending:
-            reason = str(error) if isinstance(error, PolicyError) else f"{error!r}"
+            text_of = str if isinstance(error, PolicyError) else repr
             self.pending[slot] = PolicyFailed(
-                slot=slot, policy=policy, reason=reason[:_LONGEST_REASON]
+                slot=slot, policy=policy, reason=reason_of(error, text_of)[:_LONGEST_REASON]
             )
 
     def take(self) -> Sequence[PolicyFailed]:
@@ -204,8 +212,14 @@ class GateSlot(PolicySlot):
         verdict = self._policy.decide(offer)
         if isinstance(verdict, Allow):
             return verdict
-        if not isinstance(verdict, Defer) or not verdict.until_s > offer.at_s:
+        if (
+            not isinstance(verdict, Defer)
+            or not isinstance(verdict.reason, str)
+            or not verdict.until_s > offer.at_s
+        ):
             raise PolicyError(f"{self.name} answered {verdict!r} at {offer.at_s:g} s")
+        if type(verdict.until_s) is not float:  # one of numpy, or more than a float can hold
+            return Defer(until_s=float(verdict.until_s), reason=verdict.reason)
         return verdict
 
     def note(self, outcome: WaitEnded) -> None:
@@ -213,8 +227,8 @@ class GateSlot(PolicySlot):
         self.ask(lambda: self._policy.note(outcome), lambda: None)
 
 
-class Predictors(Protocol):
-    """What learns from waits and runs, for gates and preemption to read."""
+class JobPredictor(Protocol):
+    """Predicts how long jobs run, and learns from the waits and runs that it is told of."""
 
     def wait_ended(self, outcome: WaitEnded) -> None:
         """Learn how a wait came out."""
@@ -242,7 +256,7 @@ class TimesLeft(Protocol):
 class PredictorSlot(PolicySlot):
     """What is expected of jobs."""
 
-    def __init__(self, predictors: Predictors, faults: FaultLog) -> None:
+    def __init__(self, predictors: JobPredictor, faults: FaultLog) -> None:
         super().__init__("prediction", predictors, faults)
         self._predictors = predictors
         # Predictors may ask a model, whose faults count like those of any policy.

@@ -4,6 +4,7 @@ Dally keys its timers on the number of GPUs alone (arXiv 2401.16492, section 3),
 wait as long as sensitive ones, and each rare number of GPUs starts without any history.
 """
 
+from bisect import bisect_right
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -44,7 +45,7 @@ class TimerClass:
     @classmethod
     def of(cls, gpu_count: int, lost_frac: float) -> "TimerClass":
         """Return the class of a job with this many GPUs and this lost fraction of speed."""
-        bucket = max(size for size in GPU_BUCKETS if size <= max(gpu_count, 1))
+        bucket = GPU_BUCKETS[bisect_right(GPU_BUCKETS, max(gpu_count, 1)) - 1]
         return cls(bucket, Sensitivity.of(lost_frac))
 
     @classmethod

@@ -37,7 +37,7 @@ def band_of(run_s: float) -> int:
 
 
 def _sum(values: NDArray[np.float64]) -> float:
-    """Add in the same order on every machine; a product of BLAS does not."""
+    """Return the sum, added in the same order on every machine, unlike a product of BLAS."""
     return float(values.sum())
 
 
@@ -47,7 +47,7 @@ class RunTimes:
 
     Attributes:
         ending_fracs: float64 [band], 0 or more, sum 1: share of such jobs that end in the band.
-        age_s: that the job has reached; one that is no time counts as 0.
+        age_s: seconds at full speed that the job has run; NaN or negative counts as 0.
         limit_s: Slurm ends the job at this age; None: never.
         job_count: of similar jobs that ended, recent ones counting most: how much is known.
         is_of_user: whether jobs of the same user are among them.
@@ -98,9 +98,8 @@ class RunTimes:
     def quantile_s(self, frac: float) -> float:
         """Return the remaining run time, in seconds, that this share of such jobs stays below."""
         fracs, starts_s, ends_s = self._from_age
-        ended = np.cumsum(fracs)
-        ended /= ended[-1]  # so that 1 is reached in the last band with ends, whatever is rounded
-        band = min(int(np.searchsorted(ended, frac)), BAND_COUNT - 1)
+        ended = self._ended
+        band = min(int(ended.searchsorted(frac)), BAND_COUNT - 1)
         before = float(ended[band - 1]) if band else 0.0
         inside_frac = min(max((frac - before) / max(float(fracs[band]), 1e-12), 0.0), 1.0)
         start_s = float(starts_s[band])
@@ -127,6 +126,13 @@ class RunTimes:
             best = float(np.max(ended[within] / spent_s[within], initial=0.0))
             return max(best, whole) / max(gpu_count, 1)
         return float(np.max(ended / spent_s)) / max(gpu_count, 1)
+
+    @cached_property
+    def _ended(self) -> _Bands:
+        """Share that has ended by the end of each band."""
+        ended = self._from_age[0].cumsum()
+        ended /= ended[-1]  # so that 1 is reached in the last band with ends, whatever is rounded
+        return ended
 
     @cached_property
     def _from_age(self) -> tuple[_Bands, _Bands, _Bands]:

@@ -168,17 +168,16 @@ class SpeedPredictor:
         # What the stretches have made of speeds, of as many as the table has, until they change.
         self._stretched_speeds: dict[TierSpeeds, TierSpeeds] = {}
         self._of_models: dict[TierSpeeds, SpeedEstimate] = {}  # likewise, of what jobs name
+        self._of_counts: dict[int, SpeedEstimate] = {}  # likewise, of so many GPUs
 
     def estimate(self, job: JobSpec) -> SpeedEstimate:
         """Return what is believed of a job now."""
         named = self._table.speeds(job.model, job.gpu_count) if job.model else None
         if named is not None:
             return self._of_model(named)
-        typical = self._stretched(self._table.typical(job.gpu_count))
-        seen = self._seen.get(_kind(job))
-        if seen is None:
-            return SpeedEstimate(speeds=typical, source=Source.PRIOR, confidence_frac=0.0)
-        return _mixed(seen, typical)
+        typical = self._of_count(job.gpu_count)
+        seen = self._seen.get(_kind(job)) if self._seen else None
+        return typical if seen is None else _mixed(seen, typical.speeds)
 
     def achieved(self, job: JobRecord, tier: int, closest: int) -> Achieved:
         """Return the speed that a running job is believed to reach on a tier; see the module.
@@ -221,9 +220,20 @@ class SpeedPredictor:
             )
         return found
 
+    def _of_count(self, gpu_count: int) -> SpeedEstimate:
+        found = self._of_counts.get(gpu_count)
+        if found is None:
+            if len(self._of_counts) >= _MOST_KINDS:
+                self._forget_stretched()
+            speeds = self._stretched(self._table.typical(gpu_count))
+            found = SpeedEstimate(speeds=speeds, source=Source.PRIOR, confidence_frac=0.0)
+            self._of_counts[gpu_count] = found
+        return found
+
     def _forget_stretched(self) -> None:
         self._stretched_speeds.clear()
         self._of_models.clear()
+        self._of_counts.clear()
 
     def _stretched(self, speeds: TierSpeeds) -> TierSpeeds:
         found = self._stretched_speeds.get(speeds)

@@ -57,6 +57,8 @@ class NetworkPreemptionConfig:
         moves: whether jobs are also stopped to migrate to GPUs closer together.
     """
 
+    reads_predictors = True  # not a field: the rule asks for speeds
+
     partitions: tuple[str, ...] = ()
     lease_s: float = 3_600.0
     patience_s: float = 600.0

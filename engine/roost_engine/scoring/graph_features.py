@@ -35,6 +35,15 @@ _LINKS = [LOAD_QUANTITIES.index("pcie"), LOAD_QUANTITIES.index("nvlink")]
 _HALF_RACK, _HALF_POD = 16.0, 64.0
 
 
+def as_index(nodes: NDArray[np.int64]) -> NDArray[np.int64] | slice:
+    """Return ascending nodes as an index, a slice where they follow each other: it copies nothing.
+
+    The nodes of a rack mostly do.
+    """
+    first, behind = int(nodes[0]), int(nodes[-1]) + 1
+    return slice(first, behind) if behind - first == len(nodes) else nodes
+
+
 def saturating(value: NDArray[np.float64] | float) -> NDArray[np.float64]:
     """Map 0..inf to 0..1: 1 becomes a half."""
     values = np.asarray(value, dtype=np.float64)
@@ -136,11 +145,12 @@ class ClusterGraph:
         """Return the GPUs of some nodes of one kind: float32 [node * gpu, column]."""
         links = self.kinds[kind]
         size, count, width = links.gpu_count, len(nodes), len(GPU_STATE)
-        free = (self._seen[0, nodes][:, None] >> _BITS[:size] & 1).astype(np.float32)
-        loads = cluster.loads.by_gpu[nodes, :size]
+        at = as_index(nodes)
+        free = (self._seen[0, at][:, None] >> _BITS[:size] & 1).astype(np.float32)
+        loads = cluster.loads.by_gpu[at, :size]
         state = np.empty((count, width, size), dtype=np.float32)
         state[:, 0], state[:, 1] = free, 1 - free
-        state[:, 2] = self.duty[nodes, :size] * (1 - free)
+        np.multiply(self.duty[at, :size], state[:, 1], out=state[:, 2])
         state[:, 3] = loads[:, :, _SM]
         np.maximum(loads[:, :, _LINKS[0]], loads[:, :, _LINKS[1]], out=state[:, 4])
         types = len(LINK_TYPES)
@@ -153,15 +163,16 @@ class ClusterGraph:
 
     def node_rows(self, nodes: NDArray[np.int64]) -> NDArray[np.float32]:
         """Return some nodes: float32 [node, column]."""
-        free, kinds = self._seen[0, nodes], self._seen[1, nodes]
+        where = as_index(nodes)
+        (free, kinds, _, usable), node_duty = self._seen[:, where], self.duty[where]
         rows = np.zeros((len(nodes), len(NODE_COLUMNS)), dtype=np.float32)
-        rows[:, 2] = saturating(self.network[nodes])
-        rows[:, 7] = self._seen[3, nodes]
+        rows[:, 2] = saturating(self.network[where])
+        rows[:, 7] = usable
         present = np.flatnonzero(np.bincount(kinds)).tolist()
         for kind in present:
             links = self.kinds[kind]
             at = slice(None) if len(present) == 1 else np.flatnonzero(kinds == kind)
-            duty = self.duty[nodes[at], : links.gpu_count]
+            duty = node_duty[at, : links.gpu_count]
             rows[at, 0] = POPCOUNT[free[at]] / links.gpu_count
             rows[at, 1] = np.add.reduce(duty, axis=1) / links.gpu_count
             rows[at, 3], rows[at, 4] = links.links_frac, links.is_nvlinked

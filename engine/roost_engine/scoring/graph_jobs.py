@@ -7,7 +7,7 @@ math.fsum: they depend on which jobs are there, not on the order in which the jo
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from math import fsum
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from roost_engine.cluster.cluster import Cluster
 from roost_engine.domain.model import JobId, JobSpec, NodeShare
@@ -23,6 +23,15 @@ class Communication(NamedTuple):
 
 Communicates: TypeAlias = Callable[[JobSpec | None, int], Communication]
 """(job, its number of GPUs) to its communication; None: nothing else is known of the job."""
+
+
+@runtime_checkable
+class ReadsCommunication(Protocol):
+    """A score policy that asks how much jobs communicate."""
+
+    def expect(self, communicates: Communicates) -> None:
+        """Ask this from now on; without it jobs are typical."""
+
 
 _TYPICAL = Communication(0.0, 0.3, 0.4)  # the complement of prediction.speed.UNKNOWN_SPEEDS
 

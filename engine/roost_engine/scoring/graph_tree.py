@@ -7,6 +7,7 @@ call a level.
 """
 
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Protocol, TypeAlias
 
 import numpy as np
@@ -18,7 +19,7 @@ from roost_engine.domain.errors import PolicyError
 from roost_engine.domain.model import JobId, JobSpec
 from roost_engine.scoring import graph_columns as names
 from roost_engine.scoring.graph_columns import HIDDEN, INPUT_SIZES
-from roost_engine.scoring.graph_features import ClusterGraph
+from roost_engine.scoring.graph_features import ClusterGraph, as_index
 from roost_engine.scoring.graph_jobs import Communicates, typical
 
 Array: TypeAlias = NDArray[np.float32]
@@ -54,10 +55,20 @@ def batch_of(parts: Mapping[str, Array]) -> dict[str, Array]:
             if isinstance(size, str):
                 counts[size] = count
     found = dict(parts)
-    for name, sizes in INPUT_SIZES.items():
+    for name, (rows, columns) in INPUT_SIZES.items():
         if name not in found:
-            shape = [counts[size] if isinstance(size, str) else size for size in sizes]
-            found[name] = np.zeros(shape, dtype=np.float32)
+            found[name] = _zeros(
+                counts[rows] if isinstance(rows, str) else rows,
+                counts[columns] if isinstance(columns, str) else columns,
+            )
+    return found
+
+
+@lru_cache(64)
+def _zeros(row_count: int, column_count: int) -> Array:
+    """Return an input that says nothing; every call with its shape shares it."""
+    found = np.zeros((row_count, column_count), dtype=np.float32)
+    found.flags.writeable = False
     return found
 
 
@@ -164,7 +175,7 @@ class GraphTree:
             }
         )
         self._put_gpus(nodes, blocks, answer[names.GPU_EMBEDDINGS])
-        self.nodes[nodes] = answer[names.NODE_EMBEDDINGS]
+        self.nodes[as_index(nodes)] = answer[names.NODE_EMBEDDINGS]
         self.racks[racks] = answer[names.RACK_EMBEDDINGS]
         self.pods = answer[names.POD_EMBEDDINGS]
 
@@ -182,7 +193,7 @@ class GraphTree:
         begin = 0
         for at, size in blocks:
             each = answer[begin : begin + len(at) * size].reshape(len(at), size, HIDDEN)
-            where = nodes[at]
+            where = as_index(nodes[at])
             self.gpus[where, :size] = each
             if size < MAX_GPUS:
                 self.gpus[where, size:] = 0.0
@@ -247,6 +258,8 @@ def _shares(
         float32 [wanted group, changed member], each member's part of its group's mean; and
         float32 [wanted group, hidden], what the other members add to it.
     """
+    if len(groups) == 1:  # one changed rack, or the only pod: nothing is to be sorted
+        return _shares_of_one(values, group == groups[0], changed)
     wanted = np.zeros(int(groups[-1]) + 1, dtype=np.bool_)
     wanted[groups] = True
     sizes = np.bincount(group, minlength=len(wanted))[groups]
@@ -260,3 +273,16 @@ def _shares(
     others = np.flatnonzero(is_other)
     rest = _sums(values[others], np.searchsorted(groups, group[others]), len(groups))
     return shares, np.asarray(rest / sizes[:, None], dtype=np.float32)
+
+
+def _shares_of_one(
+    values: Array, is_member: NDArray[np.bool_], changed: NDArray[np.int64]
+) -> tuple[Array, Array]:
+    """See _shares, where all changed members are of one group; `is_member` says which are."""
+    size = np.count_nonzero(is_member)
+    shares = np.full((1, len(changed)), 1 / size, dtype=np.float32)
+    if len(changed) == size:  # no other member
+        return shares, np.zeros((1, values.shape[1]), dtype=np.float32)
+    is_member[changed] = False
+    rest = np.add.reduceat(values[is_member].astype(np.float64), [0], axis=0)
+    return shares, (rest / size).astype(np.float32)

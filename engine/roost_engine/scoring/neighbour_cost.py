@@ -1,10 +1,12 @@
-"""What one neighbour is expected to cost a job, and how sure that is."""
+"""What one neighbour is expected to cost a job, how sure that is, and what predicts it."""
 
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
 from roost_engine.domain.model import JobId
+from roost_engine.policies.protocols import ClusterScore, ScoreQuestion
+from roost_engine.scoring.neighbour_corrections import Corrections
 
 
 class NeighbourCost(NamedTuple):
@@ -30,6 +32,23 @@ class NeighbourCost(NamedTuple):
             f" ({100 * self.sure_frac:.0f} % sure that it is more than 2 %),"
             f" and to lose {100 * self.causes_frac:.0f} % of its own"
         )
+
+
+@runtime_checkable
+class NeighbourAwareScore(ClusterScore, Protocol):
+    """A score policy that predicts what neighbours cost each other.
+
+    Attributes:
+        corrections: what reports of progress change of predictions.
+    """
+
+    corrections: Corrections
+
+    def lost_frac(self, question: ScoreQuestion) -> float:
+        """Return the share of its speed that a newcomer loses at the best candidate."""
+
+    def costliest(self, question: ScoreQuestion, candidate: int) -> NeighbourCost | None:
+        """Return the neighbour that costs most at one candidate; None where none costs anything."""
 
 
 def above(mean: float, spread: float, limit: float) -> float:

@@ -25,7 +25,7 @@ from roost_engine.scoring.heuristic import HeuristicScore
 from roost_engine.scoring.neighbour_corrections import Corrections
 from roost_engine.scoring.neighbour_cost import NeighbourCost, above
 from roost_engine.scoring.neighbour_levels import LEVELS, others_count
-from roost_engine.scoring.neighbourhood import Neighbourhood, Residents
+from roost_engine.scoring.neighbourhood import Neighbourhood, Newcomers, Residents
 
 Array = NDArray[np.float32]
 
@@ -148,7 +148,7 @@ class NeighbourScore:
     ) -> tuple[float, JobId, float, float, float]:
         """Ask about each neighbour; of the worst: total loss, id, lost, spread, caused."""
         cluster, node = question.cluster, int(parts.node[part])
-        own = self._own(question, parts, np.array([part]))
+        ((_, own, _),) = self._newcomers(question, parts, np.array([part]))
         count = len(residents.jobs)
         weights = residents.counts / others_count(cluster, node, mask)
         back = mask.bit_count() / (cluster.gpu_count[node] - residents.counts)
@@ -156,9 +156,9 @@ class NeighbourScore:
         beside = self._empty(2 * count)
         for at in range(count):
             beside[at, level[at]] = residents.vectors[at] * weights[at]
-            beside[count + at, level[at]] = own[0] * back[at]
+            beside[count + at, level[at]] = own * back[at]
         tier = np.full(2 * count, parts.tier[parts.candidate[part]])
-        rows = np.concatenate([np.repeat(own, count, axis=0), residents.vectors])
+        rows = np.concatenate([np.tile(own, (count, 1)), residents.vectors])
         mean, spread = self.interference.slowdowns(rows, _by_level(beside), tier)
         if self._is_corrected(question.job):
             for at, job_id in enumerate(residents.jobs):
@@ -186,31 +186,55 @@ class NeighbourScore:
         occupied = [at for at, node in enumerate(nodes) if on[node].jobs]
         if not occupied:
             return None
-        at, count = np.array(occupied), len(occupied)
+        at = np.array(occupied)
         row = np.array(around.rows_of(cluster, on, [(nodes[one], masks[one]) for one in occupied]))
-        own, beside = self._own(question, parts, at), self._empty(2 * count)
-        rows, of = around.rows, parts.candidate[at]
-        beside[:count] = rows.sums[row]
-        beside[np.arange(count, 2 * count), rows.level[row]] = own
-        tier = np.zeros(2 * count, dtype=np.int64)
-        tier[:count] = parts.tier[of]
-        cases = np.concatenate([own, rows.joined[row]])
-        mean, _ = self.interference.slowdowns(cases, _by_level(beside), tier)
+        of, mean = parts.candidate[at], self._predicted(self._newcomers(question, parts, at), row)
         if self._is_corrected(question.job):
             for each, one in enumerate(occupied):
                 node, mask = nodes[one], masks[one]
-                mean[each] = self._corrected(question, node, mask, float(mean[each]))
+                mean[each, 0] = self._corrected(question, node, mask, float(mean[each, 0]))
                 if self._is_bad(question, node, mask):
-                    mean[each] += _BAD_PAIR
+                    mean[each, 0] += _BAD_PAIR
         candidates, size = len(question.features), question.candidates.shape.gpu_count
         newcomer, others = np.zeros(candidates), np.zeros(candidates)
-        lost, caused = mean[:count], mean[count:] * rows.gpus[row]
+        lost, caused = mean[:, 0], mean[:, 1] * around.rows.gpus[row]
         if len(parts.node) == candidates:  # one node each
             newcomer[of], others[of] = lost, caused
         else:
             np.maximum.at(newcomer, of, lost)
             np.add.at(others, of, caused)
         return newcomer, newcomer + others / max(size, 1)
+
+    def _predicted(self, newcomers: list[Newcomers], row: NDArray[np.int64]) -> Array:
+        """Return log slowdowns of the newcomer and of the others as one: float32 [part, 2].
+
+        Args:
+            newcomers: of the parts.
+            row: [part], what each is beside.
+        """
+        rows, found = self.around.rows, np.empty((len(row), 2), dtype=np.float32)
+        for where, vector, tier in newcomers:
+            found[where] = rows.losses(vector, tier)[row[where]]
+        missing = np.flatnonzero(np.isnan(found[:, 0]))
+        if len(missing):
+            own = np.empty((len(row), self.interference.width), dtype=np.float32)
+            tiers = np.empty_like(row)
+            for where, vector, tier in newcomers:
+                own[where], tiers[where] = vector, tier
+            found[missing] = self._asked(own[missing], tiers[missing], row[missing])
+            for where, vector, tier in newcomers:
+                rows.losses(vector, tier)[row[where]] = found[where]
+        return found
+
+    def _asked(self, own: Array, tiers: NDArray[np.int64], row: NDArray[np.int64]) -> Array:
+        """Ask the model for the same, with the newcomers' vectors: [part, width]."""
+        rows, count = self.around.rows, len(row)
+        beside, tier = self._empty(2 * count), np.zeros(2 * count, dtype=np.int64)
+        beside[:count], tier[:count] = rows.sums[row], tiers
+        beside[np.arange(count, 2 * count), rows.level[row]] = own
+        cases = np.concatenate([own, rows.joined[row]])
+        mean, _ = self.interference.slowdowns(cases, _by_level(beside), tier)
+        return mean.reshape(2, count).T
 
     def _is_corrected(self, job: JobSpec | None) -> bool:
         return job is not None and self.corrections.knows(kind_of(job))
@@ -250,12 +274,14 @@ class NeighbourScore:
             if spec is not None and only in (None, job_id)
         ]
 
-    def _own(self, question: ScoreQuestion, parts: Parts, at: NDArray[np.int64]) -> Array:
-        """Return the newcomer's vector on some parts: float32 [part, width]."""
+    def _newcomers(
+        self, question: ScoreQuestion, parts: Parts, at: NDArray[np.int64]
+    ) -> list[Newcomers]:
+        """Return the newcomer's vectors on some parts."""
         job, gpu_count = question.job, question.candidates.shape.gpu_count
         tiers = parts.tier[parts.candidate[at]]
         communication = self.around.communicates(job, gpu_count)
-        return self.around.own(question.cluster, parts.node[at], tiers, communication)
+        return self.around.newcomers(question.cluster, parts.node[at], tiers, communication)
 
     def _empty(self, count: int) -> Array:
         return np.zeros((count, len(LEVELS), self.interference.width), dtype=np.float32)

@@ -24,9 +24,9 @@ from roost_engine.placement.options import (
 )
 from roost_engine.policies.canary import CanaryScore
 from roost_engine.policies.protocols import ClusterScore, RowwiseScore, ScorePolicy, ScoreQuestion
-from roost_engine.policies.slots import FaultLog
+from roost_engine.policies.slots import FaultLog, reason_of
 from roost_engine.scoring.heuristic import HeuristicScore
-from roost_engine.scoring.neighbours import NeighbourScore
+from roost_engine.scoring.neighbour_cost import NeighbourAwareScore
 
 _EXPLAINED_COUNT = 16  # candidates that a Decision keeps
 _CACHE_LIMIT = 4096
@@ -68,6 +68,7 @@ class Scorer:
             self._canary = Scorer(policy.candidate, self._faults, cluster, spec_of)
         self._rowwise = active if isinstance(active, RowwiseScore) else None
         self._within = active if isinstance(active, ClusterScore) else None
+        self._aware = active if isinstance(active, NeighbourAwareScore) else None
 
     def choose(
         self, candidates: Candidates, at_s: float, job: JobSpec | None = None
@@ -115,11 +116,11 @@ class Scorer:
         self, candidates: Candidates, listing: Listing, job: JobSpec | None, best: int
     ) -> str:
         """Return what the neighbour that costs most is expected to cost, as the cluster is now."""
-        if not isinstance(self._within, NeighbourScore) or self._cluster is None:
+        if self._aware is None or self._cluster is None:
             return ""
         question = self._question(self._cluster, candidates, listing, job)
         try:
-            found = self._within.costliest(question, best)
+            found = self._aware.costliest(question, best)
         except Exception:  # noqa: BLE001  the placement is decided; only its explanation suffers
             return ""
         return "" if found is None else found.in_words
@@ -129,11 +130,11 @@ class Scorer:
 
         0 without a score of neighbours, or where it cannot answer.
         """
-        if not isinstance(self._within, NeighbourScore) or self._cluster is None:
+        if self._aware is None or self._cluster is None:
             return 0.0
         listing = candidates.listing()
         try:
-            return self._within.lost_frac(self._question(self._cluster, candidates, listing, job))
+            return self._aware.lost_frac(self._question(self._cluster, candidates, listing, job))
         except Exception:  # noqa: BLE001  counted when the candidates are scored
             return 0.0
 
@@ -151,8 +152,8 @@ class Scorer:
 
     def correct(self, pairs: Iterable[PairCorrection]) -> None:
         """Tell a score of neighbours what progress has taught; others read nothing of it."""
-        if isinstance(self._within, NeighbourScore):
-            self._within.corrections.apply(pairs)
+        if self._aware is not None:
+            self._aware.corrections.apply(pairs)
 
     def _is_candidate(self, job: JobSpec | None) -> bool:
         assert isinstance(self.policy, CanaryScore)
@@ -207,7 +208,7 @@ class Scorer:
             features = gang_features([option], candidates.tables)
         else:
             features = node_features([option])
-        scores = policy.score(features)
+        scores = _checked(policy, policy.score(features), len(features))
         subset = int(np.argmax(scores))
         return float(scores[subset]), subset
 
@@ -221,13 +222,20 @@ class Scorer:
             else:
                 question = self._question(self._cluster, candidates, listing, job)
                 scores = self._within.score_within(question)
-            if np.shape(scores) != (len(features),) or not np.isfinite(scores).all():
-                raise PolicyError(f"{policy.name} answered {np.shape(scores)}, or not finite")
+            return _checked(policy, scores, len(features)), policy.name, ""
         except Exception as error:  # noqa: BLE001  whatever a policy raises must not stop a pass
             self.fallback_count += 1
             self._faults.counts["score"] += 1
-            return self._heuristic.score(features), self._heuristic.name, str(error)
-        return scores, policy.name, ""
+            return self._heuristic.score(features), self._heuristic.name, reason_of(error)
+
+
+def _checked(policy: ScorePolicy, scores: NDArray[np.float32], count: int) -> NDArray[np.float32]:
+    """Refuse what is not one finite number a candidate."""
+    if np.shape(scores) != (count,) or not np.isfinite(scores).all():
+        raise PolicyError(f"{policy.name} answered {np.shape(scores)}, or not finite")
+    if not isinstance(scores, np.ndarray) or scores.dtype.kind != "f":
+        raise PolicyError(f"{policy.name} answered {type(scores).__name__}, not an array of floats")
+    return scores
 
 
 def _best_node(options: Sequence[Option]) -> tuple[int, NodeOption]:
@@ -268,9 +276,16 @@ def shortlist(nodes: NDArray[np.int64], order: NDArray[np.int64], count: int) ->
 
 
 def _score_later(policy: RowwiseScore, candidates: Candidates, at_s: float) -> Decision:
-    """Describe a decision for which each option was scored once."""
-    scores = policy.score(candidates.features)
-    return _decision(candidates, scores, at_s=at_s, policy=policy.name)
+    """Describe a decision for which each option was scored once.
+
+    The heuristic's scores stand in for those of a policy that fails now: the placement is decided.
+    """
+    features = candidates.features
+    try:
+        scores, fault = _checked(policy, policy.score(features), len(features)), ""
+    except Exception as error:  # noqa: BLE001  an explanation is read outside of steps
+        scores, fault = HeuristicScore().score(features), reason_of(error)
+    return _decision(candidates, scores, at_s=at_s, policy=policy.name, fallback_reason=fault)
 
 
 def _decision(

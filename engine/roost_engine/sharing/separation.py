@@ -2,7 +2,8 @@
 
 A pair has turned out bad where a job of it has reported for some minutes that it loses more than
 the site's limit. Of the two jobs the one that came last is stopped, if it may be; else the other
-one. It is not seated beside that job again. A job is stopped where that is expected to pay:
+one. What a user's jobs report stops no job of another user, which must have reported a loss too.
+It is not seated beside that job again. A job is stopped where that is expected to pay:
 
     gain = g(stays) · (1 - s(stays)) + g(goes) · (1 - s(goes))   GPUs' worth of speed; if the job
          = g(stays) · (1 - s(stays)) - g(goes) · s(goes)         finds no whole GPUs free, this
@@ -110,7 +111,8 @@ class Separation:
                 continue
             if at_s - bad.since_s < self._config.settle_s:
                 continue
-            leaving = next((one for one in _last_first(pair) if self._may_stop(one)), None)
+            asked = [one for one in _last_first(pair) if self._may_be_named(one, pair)]
+            leaving = next((one for one in asked if self._may_stop(one)), None)
             if leaving is not None:
                 staying = pair[0] if leaving is pair[1] else pair[1]
                 if self._pays(leaving, staying, reserved, at_s):
@@ -129,6 +131,15 @@ class Separation:
             return None
         are_running = one.state is JobState.RUNNING and other.state is JobState.RUNNING
         return (one, other) if are_running else None
+
+    def _may_be_named(self, record: JobRecord, pair: tuple[JobRecord, JobRecord]) -> bool:
+        """Return whether a job, or one of the same user, has reported that it loses too much."""
+        one, other = pair
+        if one.spec.user_id == other.spec.user_id:
+            return True
+        beside = other if record is one else one
+        bad = self._bad.get(record.job_id)
+        return bad is not None and bad.beside == beside.job_id
 
     def _may_stop(self, record: JobRecord) -> bool:
         if not record.spec.binding or record.stop_count >= MOST_STOPS:

@@ -26,11 +26,15 @@ def displaced_by(
     if all(job_id == event.job_id for job_id in placing):
         return []
     started, taken = jobs.get(event.job_id), frozenset(gpu_seats_of(event.shares))
+    nodes = frozenset(share.node for share in event.shares)
     may_share = cluster.seats is not None and started is not None and started.spec.shares_gpus
     found: list[JobId] = []
     for job_id in placing:
         record = jobs[job_id]
-        if job_id == event.job_id or record.placement is None or not record.placement.is_exact:
+        # First what is cheap and nearly always true: thousands of jobs may be placed at once.
+        if record.placement is None or nodes.isdisjoint(record.placement.nodes):
+            continue
+        if job_id == event.job_id or not record.placement.is_exact:
             continue
         slots, both = (
             gpu_seats_of(shares_of(record.placement)),

@@ -115,10 +115,13 @@ class JournalReader:
 
     def _later_rows(self, table: str, columns: str, what: str) -> list[tuple[Any, ...]]:
         """Return the rows of a table; none where the journal is of a version before the table."""
-        named = f"SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = '{table}'"
-        if not self._rows(named, (), what):
+        if not self._has_table(table, what):
             return []
         return self._rows(f"SELECT {columns} FROM {table} ORDER BY rowid", (), what)
+
+    def _has_table(self, table: str, what: str) -> bool:
+        named = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?"
+        return bool(self._rows(named, (table,), what))
 
     def entries(self, run: Run) -> Iterator[Entry]:
         """Yield the entries of a run in order, up to the newest one when `runs` read it.
@@ -175,8 +178,9 @@ class JournalReader:
             JournalError: the file is damaged.
         """
         what = "the choices of the policy in shadow"
-        for number, choice in self._later_rows("shadow", "run, choice", what):
-            if number == run.number:
+        if self._has_table("shadow", what):
+            sql = "SELECT choice FROM shadow WHERE run = ? ORDER BY rowid"
+            for (choice,) in self._rows(sql, (run.number,), what):
                 yield decode(choice, ShadowChoice)
 
     def past_jobs(self, since_epoch_s: float, until_epoch_s: float) -> Iterator[PastJob]:
@@ -185,7 +189,7 @@ class JournalReader:
         Raises:
             JournalError: the file is damaged.
         """
-        if not self._rows("SELECT 1 FROM sqlite_master WHERE name = 'past_job'", (), "its tables"):
+        if not self._has_table("past_job", "its tables"):
             return
         try:
             for record in past_records(self._db, since_epoch_s, until_epoch_s):
@@ -206,7 +210,9 @@ class JournalReader:
                 " of Roost, or changed?"
             ) from error
 
-    def _rows(self, query: str, arguments: tuple[int, ...], what: str) -> list[tuple[Any, ...]]:
+    def _rows(
+        self, query: str, arguments: tuple[int | str, ...], what: str
+    ) -> list[tuple[Any, ...]]:
         """Return all rows at once: an open cursor would hold its view of the write-ahead log."""
         try:
             rows = self._db.execute(query, arguments).fetchall()

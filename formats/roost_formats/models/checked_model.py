@@ -150,6 +150,8 @@ def _first_not_finite(arrays: Arrays) -> str | None:
     """Return the name of the first array that holds NaN or infinity; None: none does."""
     with np.errstate(over="ignore", invalid="ignore"):
         for name, array in arrays.items():
+            if not array.size:
+                continue
             flat = array.reshape(-1)
             # One quick call for most arrays: NaN and infinity stay in a sum of squares. A sum that
             # is too large for float32 says nothing, so then each number is looked at.

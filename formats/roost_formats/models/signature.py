@@ -225,18 +225,6 @@ ORDER = Signature(
     budget=Budget(answer_s=0.050),
 )
 
-RUN_TIME = Signature(
-    kind="run-time",
-    title="a run-time predictor",
-    schema_version=1,
-    batch=("job",),
-    inputs=(Tensor(name="features", sizes=("job", "feature")),),
-    # Natural logarithms of seconds: in seconds, float32 would be coarser than any tolerance.
-    outputs=(Tensor(name="quantiles", sizes=("job", "quantile")),),
-    canary_tolerance=1e-4,
-    budget=Budget(answer_s=0.050),
-)
-
 # One job at a time is asked about, while a decision waits.
 RUN_TIMES = Signature(
     kind="runtimes",
@@ -304,8 +292,7 @@ GATE = Signature(
 )
 
 KINDS: Mapping[str, Signature] = {
-    signature.kind: signature
-    for signature in (SCORE, ORDER, RUN_TIME, RUN_TIMES, GRAPH, INTERFERENCE, GATE)
+    signature.kind: signature for signature in (SCORE, ORDER, RUN_TIMES, GRAPH, INTERFERENCE, GATE)
 }
 
 

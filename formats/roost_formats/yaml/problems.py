@@ -2,7 +2,7 @@
 
 import difflib
 from collections.abc import Iterator, Mapping
-from typing import get_args, get_origin
+from typing import Any, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
@@ -24,6 +24,8 @@ _COMPARISONS = {
     "less_than": ("<", "lt"),
     "less_than_equal": ("<=", "le"),
 }
+_CLOSE = 0.7  # moode and mode .89, interval and poll_interval_s .70, delay and eta .50
+_MOST_PLACES = 3
 _TYPE_NAMES = {"NoneType": "nothing", "dict": "keys with values", "list": "a list"}
 
 
@@ -87,11 +89,23 @@ def _got(value: object) -> str:
 
 
 def _unknown_key(path: tuple[str, ...], root: type[BaseModel]) -> str:
+    *above, key = path
     known = list(_keys_at(path[:-1], root))
-    near = difflib.get_close_matches(path[-1], known, n=1, cutoff=0.5)
-    if near:
-        return f"unknown key, did you mean {'.'.join((*path[:-1], near[0]))}?"
+    near = difflib.get_close_matches(key, known, n=1, cutoff=_CLOSE)
+    found = [".".join((*above, name)) for name in near] + sorted(_places_of(key, root))
+    if 0 < len(found) <= _MOST_PLACES:
+        return f"unknown key, did you mean {' or '.join(found)}?"
     return f"unknown key, known are {', '.join(sorted(known))}"
+
+
+def _places_of(key: str, model: type[BaseModel]) -> Iterator[str]:
+    """Yield the places of a key elsewhere in the configuration, such as `gate.lease_s`."""
+    for name, field in model.model_fields.items():
+        if name == key:
+            yield name
+        for section in _models_in(field.annotation):
+            below = f"{name}.NAME" if get_origin(field.annotation) is dict else name
+            yield from (f"{below}.{place}" for place in _places_of(key, section))
 
 
 def _keys_at(path: tuple[str, ...], root: type[BaseModel]) -> Iterator[str]:
@@ -101,9 +115,11 @@ def _keys_at(path: tuple[str, ...], root: type[BaseModel]) -> Iterator[str]:
         annotation = model.model_fields[step].annotation
         if get_origin(annotation) is dict:
             next(steps, None)  # the name of an entry
-        model = next(
-            option
-            for option in (annotation, *get_args(annotation))
-            if isinstance(option, type) and issubclass(option, BaseModel)
-        )
+        model = next(_models_in(annotation))
     yield from model.model_fields
+
+
+def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
+    for option in (annotation, *get_args(annotation)):
+        if isinstance(option, type) and issubclass(option, BaseModel):
+            yield option

@@ -7,13 +7,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
-from typing import assert_never
 
 from roost_engine.engine import Passing
-from roost_engine.gate.dally import DallyConfig, DallyGate
-from roost_engine.gate.delay import DelayConfig, DelayGate
 from roost_engine.gate.fixed_delay import always_wait
-from roost_engine.plugins.plugins import GateNumbers
+from roost_engine.plugins.gate_kinds import GateNumbers, gate_numbers, make_gate
 from roost_engine.plugins.stacks import GateKind, Stack
 from roost_engine.policies.heuristics import OpenGate
 from roost_engine.policies.protocols import GatePolicy
@@ -71,16 +68,15 @@ _DELAY = (
 _RESERVES = "a job that has waited out the patience has a reservation, by all jobs' time limits"
 
 
-UPLINK_CONFIG = DelayConfig(uplink_frac=0.1)
 _UPLINK = f"{_DELAY}; before it runs across racks a job waits for a tenth of its run at least"
 
 
-def _delay(config: DelayConfig, source: str = _DELAY) -> GatePart:
+def _as_in_roostd(numbers: GateNumbers, source: str) -> GatePart:
     return GatePart(
         source=source,
-        build=lambda information: DelayGate(config, Predictors(information.speed_table())),
-        asks_speed=True,
-        numbers=config,
+        build=lambda information: make_gate(numbers, Predictors(information.speed_table())).gate,
+        asks_speed=numbers is not None and numbers.reads_predictors,
+        numbers=numbers,
     )
 
 
@@ -108,25 +104,24 @@ GATES: Mapping[str, GatePart] = {
         patience_s=0.0,
         passing=Passing.NOBODY,
     ),
-    TUNABLE: _delay(DelayConfig()),
+    TUNABLE: _as_in_roostd(gate_numbers(GateKind.DELAY), _DELAY),
     "patient-delay": replace(
-        _delay(DelayConfig()),
+        _as_in_roostd(gate_numbers(GateKind.DELAY), _DELAY),
         source=f"{_DELAY}; {_RESERVES}",
         patience_s=None,
         regime=Regime.LIMIT,
     ),
-    "uplink-delay": _delay(UPLINK_CONFIG, _UPLINK),
+    "uplink-delay": _as_in_roostd(gate_numbers(GateKind.UPLINK_DELAY), _UPLINK),
     "patient-uplink-delay": replace(
-        _delay(UPLINK_CONFIG),
+        _as_in_roostd(gate_numbers(GateKind.UPLINK_DELAY), _UPLINK),
         source=f"{_UPLINK}; {_RESERVES}",
         patience_s=None,
         regime=Regime.LIMIT,
     ),
-    "dally": GatePart(
-        source="Sharma et al., arXiv 2401.16492, as coded: mean + 2 sigma of past waits, leases "
+    "dally": _as_in_roostd(
+        gate_numbers(GateKind.DALLY),
+        "Sharma et al., arXiv 2401.16492, as coded: mean + 2 sigma of past waits, leases "
         "of an hour, a history of 24",
-        build=lambda information: DallyGate(),
-        numbers=DallyConfig(),
     ),
     **{name: _waits(timer_s) for name, timer_s in FIXED_TIMERS_S.items()},
     "switch-wait": GatePart(
@@ -170,7 +165,7 @@ def gate_part(name: str) -> GatePart:
         KeyError: no gate has this name.
     """
     if name.startswith(f"{TUNABLE}:"):
-        return _delay(delay_config(parse_numbers(name)))
+        return _as_in_roostd(delay_config(parse_numbers(name)), _DELAY)
     for prefix, alike in _MODEL_PREFIXES.items():
         if name.startswith(prefix):
             return _model(GATES[alike], name.removeprefix(prefix))
@@ -187,15 +182,6 @@ def gate_of(stack: Stack) -> str:
 
     roostd has the two apart, as `gate.kind` and `engine.patience_s`.
     """
-    reserves = stack.patience_s < inf
-    match stack.gate:
-        case GateKind.OPEN:
-            return "patient" if reserves else "open"
-        case GateKind.DELAY:
-            return f"patient-{TUNABLE}" if reserves else TUNABLE
-        case GateKind.UPLINK_DELAY:
-            return "patient-uplink-delay" if reserves else "uplink-delay"
-        case GateKind.DALLY:
-            return "dally"
-        case _:
-            assert_never(stack.gate)
+    kind = stack.gate.value
+    patient = "patient" if stack.gate is GateKind.OPEN else f"patient-{kind}"
+    return patient if stack.patience_s < inf and patient in GATES else kind

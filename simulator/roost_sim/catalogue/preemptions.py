@@ -67,7 +67,7 @@ def _of_roostd(
     """Take a rule from the engine."""
     return PreemptionPart(
         source=source,
-        build=lambda information: make_preemption(numbers(information)),
+        build=lambda information: make_preemption(numbers(information)).rule,
         asks_speed=asks_speed,
         numbers=numbers,
     )

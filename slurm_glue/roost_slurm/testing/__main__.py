@@ -4,8 +4,9 @@ import argparse
 import signal
 import sys
 
+from roost_slurm.testing.availability import LocalSlurmUnavailable
 from roost_slurm.testing.cluster_plan import ClusterPlan
-from roost_slurm.testing.local_slurm import LocalSlurm, LocalSlurmFailed, LocalSlurmUnavailable
+from roost_slurm.testing.local_slurm import LocalSlurm, LocalSlurmFailed
 
 
 def main() -> int:

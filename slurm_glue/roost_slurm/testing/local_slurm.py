@@ -21,52 +21,20 @@ from types import TracebackType
 from typing import Self
 
 from roost_slurm.hostlist import expand
-from roost_slurm.testing import accounting, cluster_plan, ports
+from roost_slurm.testing import cluster_plan, ports
 from roost_slurm.testing.accounting import LocalAccounting
+from roost_slurm.testing.availability import SEARCH_PATH, check_available
 from roost_slurm.testing.cluster_plan import ClusterPlan, RunFolder
 from roost_slurm.testing.job_processes import kill_jobs
 
 # slurmd 24.11 always takes 10 s to register, 22.05 and 26.05 about 1 s; a busy machine is slower.
 START_TIMEOUT_S = 90.0
 _POLLS_S = (0.05, 0.05, 0.1, 0.1, 0.2)  # the last one again and again: each poll is a process
-_PROGRAMS = ("munged", "slurmctld", "slurmd", "sinfo", "sbatch", "scontrol", "setpriv")
-_SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-_CURE = (
-    "apt-get install --no-install-recommends slurmctld slurmd slurm-client"
-    " slurm-wlm-basic-plugins munge"
-)
 _FAKE_DEVICE_MAJOR = 240  # reserved for local use: no driver answers, Slurm only looks at the file
-
-
-class LocalSlurmUnavailable(Exception):
-    """This machine cannot run a throw-away cluster; says why, and the cure."""
-
-
-class RootNeeded(LocalSlurmUnavailable):
-    """All is there, and the user is not root."""
 
 
 class LocalSlurmFailed(Exception):
     """A cluster did not come up, or did not do what it was asked; carries the end of the logs."""
-
-
-def check_available(*, with_accounting: bool = False) -> None:
-    """Raise LocalSlurmUnavailable unless a cluster can be started here."""
-    programs, users, cure = [*_PROGRAMS], ["slurm", "munge"], _CURE
-    if with_accounting:
-        programs += accounting.PROGRAMS
-        users += accounting.USERS
-        cure = " ".join((cure, *accounting.PACKAGES))
-    missing = [name for name in programs if shutil.which(name, path=_SEARCH_PATH) is None]
-    if missing:
-        raise LocalSlurmUnavailable(f"{', '.join(missing)} not found; cure: {cure}")
-    for user in users:
-        try:
-            pwd.getpwnam(user)
-        except KeyError as error:
-            raise LocalSlurmUnavailable(f"no user {user!r}; cure: {cure}") from error
-    if os.geteuid() != 0:
-        raise RootNeeded("slurmd and device files need root; cure: run as root")
 
 
 class LocalSlurm:
@@ -111,7 +79,7 @@ class LocalSlurm:
     def env(self) -> dict[str, str]:
         """An environment in which Slurm's commands talk to this cluster."""
         mine = {key: value for key, value in os.environ.items() if not key.startswith("SLURM_")}
-        path = f"{mine.get('PATH', '')}:{_SEARCH_PATH}".lstrip(":")
+        path = f"{mine.get('PATH', '')}:{SEARCH_PATH}".lstrip(":")
         slurms = {"PATH": path, "SLURM_CONF": str(self.folder.slurm_conf)}
         return mine | slurms | dict(self.plan.environment)
 

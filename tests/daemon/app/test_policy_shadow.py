@@ -2,15 +2,21 @@
 
 import time
 from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from tests.daemon.app.parts import Parts, no_disk
 
 from roost_engine.domain.actions import Place
 from roost_engine.domain.events import JobQueued, NodeSeen, Tick
+from roost_engine.domain.model import JobId
 from roost_engine.plugins.plugins import Plugins
 from roost_engine.policies.canary import Slot
-from roost_engine.testing.builders import job, node
+from roost_engine.testing.builders import job, node, share
+from roost_formats.journal.journal import Journal
+from roost_formats.journal.records import RunHead
+from roost_formats.journal.shadow import Choice, ShadowChoice
 from roostd.app import policy_shadow
 from roostd.app.policy_shadow import PolicyShadow
 from roostd.app.worker_process import WorkerProcess
@@ -52,6 +58,41 @@ async def test_without_a_request_nothing_is_kept(parts: Parts, shadow: PolicySha
     shadow.begin(Plugins(), ())
     shadow.observe(Tick(at_s=100.0), ())
     await shadow.turn()
+    assert parts.state.shadow is None
+
+
+async def test_choices_of_before_a_restart_count(tmp_path: Path) -> None:
+    parts = Parts("a", paths={"state_dir": str(tmp_path)})
+    parts.state.promotions = Promotions(shadow=replace(LAS, since_epoch_s=1_000.0))
+    here = Choice(at_s=10.0, shares=(share("a", 0),), tier=0)
+    earlier = ShadowChoice(
+        at_s=10.0,
+        job_id=JobId("1"),
+        slot="order",
+        policy="order:las",
+        active=here,
+        shadow=None,
+        reason="waits",
+    )
+    head = RunHead(version="1", policy="", epoch_of_zero_s=995.0, began_s=0.0, config=b"")
+    journal = Journal.open(tmp_path)
+    by_another, too_early = replace(earlier, policy="order:learned"), replace(earlier, at_s=4.0)
+    journal.write([head, earlier, by_another, too_early, head, replace(earlier, shadow=here)])
+    journal.close()
+    shadow = PolicyShadow(parts.state, no_disk())
+
+    await shadow.recall()
+
+    figures = parts.state.shadow
+    assert figures is not None
+    assert (figures.decision_count, figures.waiting_count, figures.elsewhere_count) == (2, 1, 0)
+    assert figures.choices[JobId("1")].shadow == here  # the newest of the job
+
+
+async def test_without_a_journal_the_shadow_counts_from_now(tmp_path: Path) -> None:
+    parts = Parts("a", paths={"state_dir": str(tmp_path)})
+    parts.state.promotions = Promotions(shadow=LAS)
+    await PolicyShadow(parts.state, no_disk()).recall()
     assert parts.state.shadow is None
 
 

@@ -27,6 +27,8 @@ async function visit() {
   seen.placed = all("#placed tbody tr").length;
   seen.timers = text("timers");
   seen.alerts = document.getElementById("faults").hidden;
+  seen.faults = text("faults");
+  seen.waiting = text("queue");
 
   seen.views = {};
   for (const button of all("#views button")) {

@@ -16,8 +16,10 @@ from tests.conftest import missing
 from tests.daemon.page.past import write_past
 from tests.daemon.page.serving import Page, served_page
 
+from roost_engine.domain.model import JobId
 from roostd.config.config import Paths
 from roostd.page.app import STATIC, Environ, StartResponse
+from roostd.state import Owner, UnmanagedJob
 from roostd.testing.busy_state import busy_state
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
@@ -82,9 +84,24 @@ def until_reported(page: Page) -> None:
         time.sleep(0.1)
 
 
+HOSTILE = (
+    "<img src=x onerror=alert(1)><script>document.title='hacked'</script>",
+    "\"' onmouseover=alert(1) x='javascript:alert(1)",
+    "\u202egnp.exe\u2066 \u05d0\u05d1\u05d2 \x00\x1b[2J\r\n\ufffd</td></table>",
+    "W" * 1_000,
+)
+
+
 @pytest.fixture(scope="module")
 def few() -> Iterator[Page]:
-    with served_page(busy_state(4), with_visitor) as page:
+    """4 nodes; texts that come from users and from Slurm are hostile."""
+    state = busy_state(4)
+    state.slurm_fault = HOSTILE[0]
+    for number, text in enumerate(HOSTILE):
+        job_id = JobId(str(90_000 + number))
+        state.unmanaged[job_id] = UnmanagedJob(reason=text, is_blocked=True)
+        state.owners[job_id] = Owner(1_000, text, name=text, account=text, qos=text)
+    with served_page(state, with_visitor) as page:
         yield page
 
 
@@ -173,12 +190,26 @@ def test_nothing_is_loaded_from_elsewhere_and_every_button_has_a_name(visit: Vis
     assert visit.seen["unnamed"] == 0
 
 
-def test_a_few_nodes_are_drawn_with_their_links(few: Page, tmp_path: Path) -> None:
-    visit = visited(few, tmp_path, 1_100)
-    assert visit.console == []
-    assert visit.seen["tiles"] == 4
-    assert visit.seen["links"] > 4 * 8
-    assert visit.seen["widths"]["needed"] <= visit.seen["widths"]["window"]
+@pytest.fixture(scope="module")
+def visit_of_few(few: Page, tmp_path_factory: pytest.TempPathFactory) -> Visit:
+    return visited(few, tmp_path_factory.mktemp("visit"), 1_100)
+
+
+def test_a_few_nodes_are_drawn_with_their_links(visit_of_few: Visit) -> None:
+    seen = visit_of_few.seen
+    assert seen["tiles"] == 4
+    assert seen["links"] > 4 * 8
+    for view in (seen, seen["node"], seen["job"]):
+        assert view["widths"]["needed"] <= view["widths"]["window"]
+
+
+def test_hostile_texts_are_shown_as_they_are(visit_of_few: Visit) -> None:
+    seen = visit_of_few.seen
+    assert visit_of_few.console == []  # neither an alert nor a refused script
+    assert seen["title"].endswith("Roost")
+    assert HOSTILE[0] in seen["faults"]
+    for text in HOSTILE[:3]:
+        assert text in seen["waiting"]
 
 
 @pytest.mark.parametrize("theme", ["dark", "light"])

@@ -97,7 +97,7 @@ async def test_what_cannot_be_put_on_record_is_not_done(
     (tmp_path / audit.FILE_NAME).mkdir()
     request = pb.PinTimerRequest(name="8/high", pinned_s=300)
     code, message = await refusal(lambda: admin.PinTimer(request))
-    assert code is grpc.StatusCode.UNAVAILABLE
+    assert code is grpc.StatusCode.FAILED_PRECONDITION
     assert message.endswith("audit.log: Is a directory; nothing was changed")
     assert served.emitted == []
 

@@ -17,6 +17,7 @@ from roost_engine.domain.errors import (
 from roost_engine.domain.events import JobEnded, JobQueued, JobStarted, NodeSeen
 from roost_engine.domain.model import JobId, NodeName
 from roost_engine.engine import Engine, EngineConfig
+from roost_engine.forecast.forecast import Forecast
 from roost_engine.job_record import shares_of
 from roost_engine.plugins.plugins import Policies
 from roost_engine.policies.protocols import GateVerdict, Offer, WaitEnded
@@ -279,6 +280,21 @@ async def test_unknown_names_are_not_found(cluster: Served, name: str) -> None:
             await call(request)
         assert caught.value.code() is grpc.StatusCode.NOT_FOUND
         assert repr(name) in (caught.value.details() or "")
+
+
+async def test_an_arrays_number_is_answered_with_its_tasks(cluster: Served) -> None:
+    cluster.state.forecast = Forecast(at_s=100.0, play_count=1, jobs={})
+    cluster.feed(JobQueued(at_s=100.0, job=builders.job("7_3", gpus=2)))
+    operator: Any = cluster.operator()
+    for call, request in (
+        (operator.GetJob, pb.GetJobRequest(job_id="7")),
+        (operator.ExplainJob, pb.ExplainJobRequest(job_id="7")),
+        (operator.GetEta, pb.GetEtaRequest(job_id="7")),
+    ):
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await call(request)
+        assert caught.value.code() is grpc.StatusCode.NOT_FOUND
+        assert "ask for a task of it: 7_3" in (caught.value.details() or "")
 
 
 async def test_bytes_that_are_no_request_are_an_invalid_argument(served: Served) -> None:

@@ -152,6 +152,23 @@ async def test_nodes_without_gpus_are_left_out(commands: RecordedCommands, port:
     assert [node.spec.gpu_count for node in await port.nodes()] == [4]
 
 
+@pytest.mark.parametrize("text", ["", "\n", "\x7fELF\x00", "slurm_load_node error\n"])
+async def test_an_answer_that_is_none_is_a_fault_of_slurm(
+    commands: RecordedCommands, port: SlurmCli, text: str
+) -> None:
+    commands.answer("nodes", text)
+    commands.answer("config", text)
+    with pytest.raises(SlurmRefused, match="no node in it"):
+        await port.nodes()
+    with pytest.raises(SlurmRefused, match="no ClusterName in it"):
+        await port.settings()
+
+
+async def test_a_cluster_may_have_no_nodes_yet(commands: RecordedCommands, port: SlurmCli) -> None:
+    commands.answer("nodes", "No nodes in the system\n")
+    assert await port.nodes() == ()
+
+
 async def test_calls_that_come_together_share_one_dump_and_a_later_call_gets_a_new_one(
     commands: RecordedCommands, port: SlurmCli
 ) -> None:

@@ -66,6 +66,9 @@ def test_a_file_of_a_version_that_did_not_count_neighbours_is_read() -> None:
     assert list(again.rows()) == list(tally.rows())
 
 
+EMPTY = '{"held": 0, "idle": 0, "unknown": 0, "split": 0, "unreachable": 0, "half_free": 0}'
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -78,6 +81,16 @@ def test_a_file_of_a_version_that_did_not_count_neighbours_is_read() -> None:
         '{"schema": "roost.waste-file/1", "began_epoch_s": 0, "days": {"2025-11-23": {"1": {}}}}',
         WasteTally().text().replace("{}", '{"2025-11-23": {"1": {"held": -1, "idle": 0, "unknown":'
         ' 0, "split": 0, "unreachable": 0, "half_free": 0}}}'),
+        "[" * 100_000,
+        '{"schema": "roost.waste-file/1", "began_epoch_s": NaN, "days": {}}',
+        '{"schema": "roost.waste-file/1", "began_epoch_s": 1e999, "days": {}}',
+        '{"schema": "roost.waste-file/1", "began_epoch_s": 0, "days": {"20251123": {}}}',
+        '{"schema": "roost.waste-file/1", "began_epoch_s": 0, "days": {"2025-11-23": {"-7": '
+        + EMPTY + '}}}',
+        '{"schema": "roost.waste-file/1", "began_epoch_s": 0, "days": {"2025-11-23": '
+        '{"4294967296": ' + EMPTY + '}}}',
+        '{"schema": "roost.waste-file/1", "began_epoch_s": 0, "days": {"2025-11-23": {"1": '
+        + EMPTY.replace("0", "1e308", 1) + '}}}',
     ],
 )  # fmt: skip
 def test_another_file_is_refused(text: str) -> None:

@@ -10,8 +10,8 @@ from tests.conftest import missing
 from tests.e2e.ledger import outcomes, planned, submit, wait_until_over
 
 from roost_demo.stack import NodeKind, Stack
+from roost_slurm.testing.availability import LocalSlurmUnavailable
 from roost_slurm.testing.cluster_plan import ClusterPlan
-from roost_slurm.testing.local_slurm import LocalSlurmUnavailable
 from roost_slurm.testing.site_plan import AccountingPlan
 
 pytestmark = [pytest.mark.slurm, pytest.mark.nvml]

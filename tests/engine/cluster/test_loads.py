@@ -82,3 +82,13 @@ def test_loads_survive_the_growth_of_the_arrays() -> None:
     assert loads.mean[[63, 64, 127]].tolist() == [0.5, 0.0, 0.25]
     assert loads.by_gpu[63, 0].tolist() == [1.0, 1.0, 0.0, 0.0]
     assert loads.reported == 1 << 63 | 1 << 127
+
+
+def test_a_version_changes_only_with_the_load() -> None:
+    loads = loads_of(2)
+    loads.apply(1, load((0.0, UNKNOWN, 0.0, 0.0)))  # reported idle is not the same as not reported
+    loads.apply(1, load((0.0, 0.0, 0.0, 0.0)))
+    assert loads.version == [0, 1]
+    loads.apply(1, load((0.5, 0.0, 0.0, 0.0)))
+    loads.forget(1)
+    assert loads.version == [0, 3]

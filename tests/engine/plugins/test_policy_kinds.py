@@ -58,11 +58,11 @@ def test_a_placement_is_the_rule_of_its_kind(kind: PlacementKind, rule: type) ->
 def test_numbers_of_preemption_make_their_rule(
     numbers: PreemptionNumbers, rule: type[PreemptPolicy]
 ) -> None:
-    assert isinstance(make_preemption(numbers), rule)
+    assert isinstance(make_preemption(numbers).rule, rule)
 
 
 def test_a_rule_that_stops_for_others_is_made_of_its_numbers() -> None:
-    assert not make_preemption(LasMovesConfig()).renews_leases
+    assert not make_preemption(LasMovesConfig()).rule.renews_leases
 
 
 def test_communication_grows_with_the_distance() -> None:

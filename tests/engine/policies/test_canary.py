@@ -185,3 +185,9 @@ def test_plugins_build_the_canary_of_each_slot() -> None:
     for slot in set(Slot) - set(CANARY_SLOTS):
         with pytest.raises(PolicyError, match="no canary"):
             Plugins(canary=Canary(slot=slot, share_frac=0.5)).policies(HeuristicScore())
+
+
+def test_the_open_gate_is_a_candidate_beside_a_gate_that_defers() -> None:
+    canary = Canary(slot=Slot.GATE, share_frac=0.5, gate=None)
+    gate = Plugins(gate=DallyConfig(), canary=canary).policies(HeuristicScore()).gate
+    assert gate.name == "dally+open"  # type: ignore[attr-defined]

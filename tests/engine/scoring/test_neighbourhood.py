@@ -8,6 +8,8 @@ from tests.engine.scoring.graph_cluster import cluster_of, talks
 
 from roost_engine.cluster.cluster import Cluster
 from roost_engine.domain.model import JobId, JobSpec, NodeName, NodeShare
+from roost_engine.domain.topology import Level, Link, LinkMatrix
+from roost_engine.scoring import neighbourhood
 from roost_engine.scoring.neighbourhood import Neighbourhood
 
 WIDTH = 2
@@ -54,31 +56,66 @@ def test_sets_computed_together_and_alone_are_the_same() -> None:
     assert together.rows.sums[listed[0], :, 1].sum() == pytest.approx(5 / 6)
 
 
-def test_rows_are_used_again_when_jobs_come_and_go() -> None:
+def test_nodes_with_the_same_jobs_on_the_same_gpus_share_rows() -> None:
     cluster = cluster_of([[2] * 8])
     found = around(cluster)
-    for turn in range(200):
+    for turn in range(20):
         for node in range(8):
             hold(cluster, f"{turn}-{node}", node, turn % 4)
         found.refresh(cluster, nothing)
         sets = [(node, 1 << gpu) for node in range(8) for gpu in (4, 5, 6, 7)]
-        assert len(set(rows(found, cluster, *sets))) == len(sets)
+        assert max(rows(found, cluster, *sets)) < 4 * 4  # four situations, four sets each
         for node in range(8):
             cluster.release(JobId(f"{turn}-{node}"))
-    assert len(found.rows.gpus) == 256
 
 
-def test_a_table_that_is_full_grows_and_keeps_what_it_has() -> None:
+def test_a_table_that_is_full_begins_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(neighbourhood, "_MOST_ROWS", 4)
+    cluster = cluster_of([[2]])
+    hold(cluster, "a", 0, 0)
+    found = around(cluster)
+    before = rows(found, cluster, *[(0, 1 << gpu) for gpu in (1, 2, 3, 4)])
+    found.refresh(cluster, nothing)
+    (row,) = rows(found, cluster, (0, 0b1_0000))
+    assert (before, row) == ([0, 1, 2, 3], 0)
+    assert np.isnan(found.rows.losses(vector({}), 0)).all()
+
+
+def test_a_table_grows_and_keeps_what_it_has() -> None:
     cluster = cluster_of([[2] * 3])
     for node in range(3):
-        hold(cluster, str(node), node, 0)
+        hold(cluster, str(node), node, node)
     found = around(cluster)
     (first,) = rows(found, cluster, (0, 0b10))
-    kept = found.rows.sums[first].tolist()
-    sets = [(node, mask) for node in range(3) for mask in range(2, 256, 2)]
+    kept, found.rows.losses(vector({}), 0)[first] = found.rows.sums[first].tolist(), 0.5
+    sets = [(node, mask) for node in range(3) for mask in range(1, 256) if not mask >> node & 1]
     assert len(set(rows(found, cluster, *sets))) == len(sets)
     assert found.rows.sums[first].tolist() == kept
-    assert len(found.rows.gpus) > len(sets)
+    losses = found.rows.losses(vector({}), 0)
+    assert losses[first].tolist() == [0.5, 0.5]
+    assert np.isnan(losses).sum() == losses.size - 2
+
+
+def test_what_was_predicted_of_the_newcomer_asked_about_last_is_kept() -> None:
+    known = around(cluster_of([[2]])).rows
+    for talk in range(40):
+        known.losses(vector({"nic": talk / 40}), 0)[:] = talk
+        known.losses(vector({"nic": 0.0}), 0)[:] = 0.0
+    assert not known.losses(vector({"nic": 0.0}), 0).any()
+    assert (known.losses(vector({"nic": 39 / 40}), 0) == 39).all()
+    assert np.isnan(known.losses(vector({"nic": 1 / 40}), 0)).all()
+    assert np.isnan(known.losses(vector({"nic": 39 / 40}), 1)).all()
+
+
+def test_links_that_are_reported_while_jobs_run_are_read() -> None:
+    cluster = cluster_of([[2]])
+    hold(cluster, "a", 0, 0, 1)
+    found = around(cluster)
+    (before,) = rows(found, cluster, (0, 0b100))
+    one_switch = LinkMatrix.uniform(8, Link(Level.SINGLE_SWITCH))
+    cluster.apply_topology(NodeName("n0-0"), one_switch, ())
+    (after,) = rows(found, cluster, (0, 0b100))
+    assert found.rows.level[[before, after]].tolist() == [2, 0]
 
 
 def test_a_report_of_the_same_load_keeps_what_was_computed() -> None:

@@ -131,6 +131,27 @@ def test_the_host_goes_where_the_guest_may_not() -> None:
     assert "beside it job 2 reached 50%" in site.reason("1")
 
 
+def test_a_user_s_reports_stop_no_job_of_another_user() -> None:
+    site = site_of()
+    site.run(replace(asks("1"), user_id=7), replace(asks("2"), user_id=8))
+    add_node(site, "n2")
+    report(site, "1", 0.3)  # the host says so, and its job may be stopped as well
+    settle(site)
+    assert asked_to_stop(site) == ["1"]
+
+
+def test_a_job_of_another_user_goes_once_it_has_reported_a_loss_too() -> None:
+    site = site_of()
+    site.run(replace(asks("1", checkpoint_s=None), user_id=7), replace(asks("2"), user_id=8))
+    add_node(site, "n2")
+    report(site, "1", 0.3)
+    settle(site)
+    assert not asked_to_stop(site)
+    report(site, "2", 0.5)
+    settle(site)
+    assert asked_to_stop(site) == ["2"]
+
+
 @pytest.mark.parametrize(
     "separation",
     [SeparationConfig(partitions=()), SeparationConfig(partitions=("main",), budget_per_hour=0)],

@@ -1,18 +1,20 @@
 """Loading models of other kinds than score; test_score.py covers that kind from end to end."""
 
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.formats.models.quantile_kind import QUANTILES
 
 from roost_engine.domain.errors import PolicyError
 from roost_formats.models.checked_model import CheckedModel
 from roost_formats.models.loader import load, load_model
 from roost_formats.models.manifest import manifest_path
 from roost_formats.models.score import load_score_policy
-from roost_formats.models.signature import ORDER, RUN_TIME, Limits, Tensor
+from roost_formats.models.signature import KINDS, ORDER, Limits, Tensor
 from roost_formats.testing.onnx_models import (
     ModelParts,
     attribute,
@@ -43,7 +45,7 @@ def install_order(folder: Path, parts: ModelParts | None = None, **changes: obje
     return install_kind(folder, model, **entries | changes)  # type: ignore[arg-type]
 
 
-def run_time_parts() -> ModelParts:
+def quantile_parts() -> ModelParts:
     """Two features to three quantiles that never fall: each adds a gain of at least zero."""
     return ModelParts(
         nodes=[
@@ -60,14 +62,14 @@ def run_time_parts() -> ModelParts:
     )
 
 
-def install_run_time(folder: Path, **changes: object) -> Path:
+def install_quantiles(folder: Path, **changes: object) -> Path:
     entries = {
-        "signature": RUN_TIME,
+        "signature": QUANTILES,
         "columns": {"features": ("gpus", "limit_s"), "quantiles": ("p10", "p50", "p90")},
         "canary_inputs": {"features": np.array([[1, 2], [3, -4]], np.float32)},
         "canary_outputs": {"quantiles": np.array([[1, 3, 5], [3, 3, 9]], np.float32)},
     }
-    return install_kind(folder, run_time_parts().encode(), **entries | changes)  # type: ignore[arg-type]
+    return install_kind(folder, quantile_parts().encode(), **entries | changes)  # type: ignore[arg-type]
 
 
 def load_order(path: Path) -> CheckedModel:
@@ -82,8 +84,14 @@ def test_loads_an_order_policy(tmp_path: Path) -> None:
     assert [t.sizes for t in model.signature.tensors] == [("job", 3), (2,), ("job",)]
 
 
-def test_loads_a_run_time_predictor(tmp_path: Path) -> None:
-    model = load_model(install_run_time(tmp_path), "run-time", FakeClock())
+@pytest.fixture
+def quantiles_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(KINDS, QUANTILES.kind, QUANTILES)
+
+
+@pytest.mark.usefixtures("quantiles_are_known")
+def test_loads_a_model_that_names_its_outputs_columns(tmp_path: Path) -> None:
+    model = load_model(install_quantiles(tmp_path), "quantiles", FakeClock())
     answers = model.ask({"features": np.array([[0, 1]], np.float32)})
     assert answers["quantiles"].tolist() == [[0.0, 1.0, 1.0]]
     assert model.columns["quantiles"] == ("p10", "p50", "p90")
@@ -100,7 +108,7 @@ def test_unknown_kind(tmp_path: Path) -> None:
         load_model(install_order(tmp_path), "door", FakeClock())
 
 
-@pytest.mark.parametrize("kind", ["score", "run-time"])
+@pytest.mark.parametrize("kind", ["score", "runtimes"])
 def test_model_of_another_kind(tmp_path: Path, kind: str) -> None:
     path = install_order(tmp_path)
     with pytest.raises(PolicyError, match=f"the model is of kind 'order'; want '{kind}'"):
@@ -217,6 +225,14 @@ def test_columns_that_the_signature_prescribes(tmp_path: Path) -> None:
     assert model.columns["jobs"] == jobs.columns
 
 
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    path = install_order(tmp_path)
+    path.unlink()
+    os.mkfifo(path)
+    with pytest.raises(PolicyError, match=r"policy\.onnx is a pipe; want a file"):
+        load(path, ORDER, FakeClock())
+
+
 def test_limits_of_the_kind(tmp_path: Path) -> None:
     path = install_order(tmp_path)
     small = replace(ORDER, limits=Limits(model_bytes=100))
@@ -258,10 +274,11 @@ def test_canaries_that_fail(tmp_path: Path, changes: dict[str, object], message:
         load_order(path)
 
 
+@pytest.mark.usefixtures("quantiles_are_known")
 def test_canary_of_another_width_than_the_output(tmp_path: Path) -> None:
     narrow = {"quantiles": np.zeros((2, 2), np.float32)}
     with pytest.raises(PolicyError, match="a row of features for each quantiles"):
-        load_model(install_run_time(tmp_path, canary_outputs=narrow), "run-time", FakeClock())
+        load_model(install_quantiles(tmp_path, canary_outputs=narrow), "quantiles", FakeClock())
 
 
 def test_canary_within_the_kinds_tolerance(tmp_path: Path) -> None:

@@ -3,12 +3,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.formats.models.quantile_kind import QUANTILES
 
 from roost_engine.cluster.features import COLUMNS, SCHEMA_VERSION
 from roost_engine.domain.errors import PolicyError
 from roost_formats.models.manifest import Manifest, manifest_path
 from roost_formats.models.score import BUILTIN_MODEL
-from roost_formats.models.signature import INT64, ORDER, RUN_TIME, SCORE, Budget, Signature, Tensor
+from roost_formats.models.signature import INT64, ORDER, SCORE, Budget, Signature, Tensor
 
 EDGES = Signature(
     kind="edges",
@@ -24,7 +25,7 @@ EDGES = Signature(
 
 def manifest_of() -> Manifest:
     return Manifest(
-        kind=RUN_TIME.kind,
+        kind=QUANTILES.kind,
         schema_version=1,
         columns={"features": ("gpus", "limit_s"), "quantiles": ("p50",)},
         sha256="0f" * 32,
@@ -37,7 +38,7 @@ def manifest_of() -> Manifest:
 
 def test_what_is_written_is_read_back() -> None:
     written = manifest_of()
-    read = Manifest.from_json(written.to_json(), RUN_TIME)
+    read = Manifest.from_json(written.to_json(), QUANTILES)
     for name in ("kind", "schema_version", "columns", "sha256", "size_bytes", "card"):
         assert getattr(read, name) == getattr(written, name)
     np.testing.assert_array_equal(
@@ -55,7 +56,7 @@ def test_floats_are_written_with_few_digits() -> None:
 
 def test_writes_format_2_with_the_kind() -> None:
     body = json.loads(manifest_of().to_json())
-    assert (body["format"], body["kind"]) == (2, "run-time")
+    assert (body["format"], body["kind"]) == (2, "quantiles")
 
 
 def test_whole_numbers_stay_whole() -> None:
@@ -105,8 +106,8 @@ def test_reads_the_shipped_manifest_of_format_1() -> None:
 def test_a_manifest_without_a_kind_is_a_score_policys() -> None:
     body = json.loads(manifest_of().to_json())
     del body["kind"]
-    with pytest.raises(PolicyError, match="the model is of kind 'score'; want 'run-time'"):
-        Manifest.from_json(json.dumps(body), RUN_TIME)
+    with pytest.raises(PolicyError, match="the model is of kind 'score'; want 'quantiles'"):
+        Manifest.from_json(json.dumps(body), QUANTILES)
 
 
 def test_format_1_knows_no_other_kind() -> None:
@@ -122,7 +123,7 @@ def test_format_1_knows_no_other_kind() -> None:
         ("format", 3, "has format 3; this daemon reads 1 and 2"),
         ("format", True, "'format' is not a whole number"),
         ("kind", 1, "'kind' is not a text"),
-        ("kind", "score", "the model is of kind 'score'; want 'run-time'"),
+        ("kind", "score", "the model is of kind 'score'; want 'quantiles'"),
         ("columns", ["gpus"], "'columns' is not a mapping"),
         ("columns", {"features": "gpus"}, "'features' is not a list"),
         ("columns", {"features": [1]}, "'features' is not a text"),
@@ -140,7 +141,7 @@ def test_format_1_knows_no_other_kind() -> None:
 def test_refuses_damaged_entries(key: str, value: object, message: str) -> None:
     body = json.loads(manifest_of().to_json())
     with pytest.raises(PolicyError, match=message):
-        Manifest.from_json(json.dumps(body | {key: value}), RUN_TIME)
+        Manifest.from_json(json.dumps(body | {key: value}), QUANTILES)
 
 
 def test_refuses_missing_entries() -> None:
@@ -148,7 +149,7 @@ def test_refuses_missing_entries() -> None:
     for key in whole.keys() - {"kind"}:
         body = {name: value for name, value in whole.items() if name != key}
         with pytest.raises(PolicyError, match=f"the manifest has no entry '{key}'"):
-            Manifest.from_json(json.dumps(body), RUN_TIME)
+            Manifest.from_json(json.dumps(body), QUANTILES)
 
 
 def test_stands_beside_the_model() -> None:

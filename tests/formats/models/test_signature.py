@@ -2,6 +2,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from tests.formats.models.quantile_kind import QUANTILES
 
 from roost_engine.cluster.features import COLUMNS, SCHEMA_VERSION
 from roost_engine.domain.errors import PolicyError
@@ -11,7 +12,6 @@ from roost_formats.models.signature import (
     INT64,
     KINDS,
     ORDER,
-    RUN_TIME,
     RUN_TIMES,
     SCORE,
     Limits,
@@ -25,20 +25,18 @@ def test_kinds_are_known_by_their_names() -> None:
     assert {kind: signature.kind for kind, signature in KINDS.items()} == {
         "score": "score",
         "order": "order",
-        "run-time": "run-time",
         "runtimes": "runtimes",
         "graph": "graph",
         "interference": "interference",
         "gate": "gate",
     }
-    assert signature_of("run-time") is RUN_TIME
+    assert signature_of("runtimes") is RUN_TIMES
 
 
 def test_unknown_kind_names_the_known_ones() -> None:
     with pytest.raises(
         PolicyError,
-        match="named 'orders'; known are score, order, run-time, runtimes, graph, interference,"
-        " gate",
+        match="named 'orders'; known are score, order, runtimes, graph, interference, gate",
     ):
         signature_of("orders")
 
@@ -67,13 +65,13 @@ def test_manifests_name_columns_where_the_model_chooses_them_or_the_signature_do
     assert named(SCORE) == ["features"]
     assert named(ORDER) == ["jobs", "cluster"]
     assert named(RUN_TIMES) == ["features"]
-    assert named(RUN_TIME) == ["features", "quantiles"]
+    assert named(QUANTILES) == ["features", "quantiles"]
 
 
 def test_sizes_that_a_file_fixes_replace_their_symbols_everywhere() -> None:
-    fixed = RUN_TIME.with_sizes({"feature": 12, "quantile": 3})
+    fixed = QUANTILES.with_sizes({"feature": 12, "quantile": 3})
     assert [tensor.sizes for tensor in fixed.tensors] == [("job", 12), ("job", 3)]
-    assert fixed.batch == RUN_TIME.batch
+    assert fixed.batch == QUANTILES.batch
 
 
 @pytest.mark.parametrize(

@@ -87,9 +87,19 @@ def test_a_missing_key_is_named() -> None:
             {"partitions": {"gpu": {"zzz": 1}}},
             "f:1: partitions.gpu.zzz: unknown key, known are mode, share_frac",
         ),
+        # What only shares a few letters is not meant: `eta` is not `delay`.
+        (
+            {"partitions": {"gpu": {"rare": 1}}},
+            "f:1: partitions.gpu.rare: unknown key, known are mode, share_frac",
+        ),
+        ({"main": {"even": 2}}, "f:1: main.even: unknown key, did you mean even?"),
+        (
+            {"mode": "on"},
+            "f:1: mode: unknown key, did you mean main.mode or partitions.NAME.mode?",
+        ),
     ],
 )
-def test_an_unknown_key_is_told_with_the_nearest_key_of_its_section_or_all_of_them(
+def test_an_unknown_key_is_told_with_a_key_that_is_close_or_its_section_or_all_keys(
     values: dict[str, Any], problem: str
 ) -> None:
     assert problems(values) == [problem]

@@ -23,7 +23,7 @@ from roost_engine.job_record import JobRecord
 from roost_engine.plugins.plugins import Plugins, Policies
 from roost_engine.plugins.stacks import OrderKind
 from roost_engine.policies.protocols import GatePolicy, GateVerdict, Offer, RunEnded, WaitEnded
-from roost_engine.policies.slots import Predictors, name_of
+from roost_engine.policies.slots import JobPredictor, name_of
 from roost_engine.prediction.run_time_model import RunTimeBlend, RunTimeModel
 from roost_engine.preemption.network_preemption import NetworkPreemption, NetworkPreemptionConfig
 from roost_engine.scoring.graph_score import GraphScore
@@ -82,9 +82,9 @@ class SlowGate:
 
 
 class SlowPredictors:
-    """Predictors that are too slow now and then."""
+    """A JobPredictor that is too slow now and then."""
 
-    def __init__(self, predictors: Predictors, clock: Stopwatch) -> None:
+    def __init__(self, predictors: JobPredictor, clock: Stopwatch) -> None:
         self._predictors, self._clock = predictors, clock
         self.name = name_of(predictors)
 

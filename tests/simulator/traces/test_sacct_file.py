@@ -17,8 +17,9 @@ from roost_sim.errors import TraceError
 from roost_sim.traces.formats import load_trace
 from roost_sim.traces.sacct_file import COMMAND, gpus_of
 from roost_sim.traces.trace import Status
+from roost_slurm.testing.availability import LocalSlurmUnavailable
 from roost_slurm.testing.cluster_plan import ClusterPlan
-from roost_slurm.testing.local_slurm import LocalSlurm, LocalSlurmFailed, LocalSlurmUnavailable
+from roost_slurm.testing.local_slurm import LocalSlurm, LocalSlurmFailed
 from roost_slurm.testing.site_plan import AccountingPlan
 
 USER = "games"  # every Debian has it

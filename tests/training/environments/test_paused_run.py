@@ -171,3 +171,17 @@ def test_where_one_job_only_may_be_chosen_nothing_is_asked() -> None:
     assert paused.forced_count == 3
     assert [job.started_s for job in paused.finish().jobs] == [0.0, 10.0, 20.0]
     assert paused.take_reward() == -15.0
+
+
+def test_to_remember_that_nothing_fits_changes_no_decision(monkeypatch: pytest.MonkeyPatch) -> None:
+    def decisions() -> list[tuple[float, bytes, bytes]]:
+        paused, found = episodes(loads=(1.3,)).begin_order(1), []
+        while (choices := paused.next_choices()) is not None:
+            found.append((choices.at_s, choices.seen.jobs.tobytes(), choices.mask.tobytes()))
+            paused.choose(int(choices.mask.argmax()))
+        return found
+
+    remembered = decisions()
+    assert len(remembered) > 5
+    monkeypatch.setattr(PausedRun, "_is_known_unfit", lambda *_: False)
+    assert decisions() == remembered

@@ -1,11 +1,11 @@
 """What a simulation that stops at decisions looks like to an agent, whichever slot decides."""
 
-from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from roost_engine.domain.value import value
 from roost_sim.figures.outcome import Outcome
 from roost_sim.runs.driver import Driver
 
@@ -25,7 +25,7 @@ class Seen(Protocol):
 SeenT_co = TypeVar("SeenT_co", bound=Seen, covariant=True)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True, eq=False)
 class Choices(Generic[SeenT_co]):
     """A decision that is due.
 

@@ -9,7 +9,7 @@ Engine and simulator are those of every other run; see picked_order for how they
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import inf
 from typing import TypeAlias
 
@@ -19,12 +19,13 @@ from numpy.typing import NDArray
 from roost_engine.cluster.node_sets import EVERY_NODE, NodeSet
 from roost_engine.domain.events import Tick
 from roost_engine.domain.model import JobId, Shape
+from roost_engine.domain.value import value
 from roost_engine.job_record import JobRecord
 from roost_engine.placement.reservation import Reservation, reserve
 from roost_engine.plugins.plugins import Policies
 from roost_engine.policies.protocols import KeyedOrder, OrderPolicy, QueueView, SortKey
 from roost_engine.prediction.predictors import Predictors
-from roost_engine.queue.selector_features import SelectorFeatures, SelectorInput
+from roost_engine.queue.selector_features import SelectorFeatures, SelectorInput, are_same
 from roost_sim.figures.outcome import Outcome
 from roost_sim.information.policy_information import PolicyInformation
 from roost_sim.runs.simulation import Run, introduce, prepare
@@ -39,7 +40,7 @@ OrderChoices: TypeAlias = Choices[SelectorInput]
 _Kind: TypeAlias = tuple[NodeSet, tuple[Shape, ...]]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@value(eq=False)
 class _Turn:
     """What may be chosen now, not yet described.
 
@@ -95,6 +96,9 @@ class PausedRun:
         self.features = SelectorFeatures(self._policies.predictors)
         self._turn: _Turn | None = None
         self._seen: SelectorInput | None = None  # of this moment, if nothing has been placed since
+        self._none_fits: tuple[Sequence[JobRecord], int] | None = (
+            None  # queue, state of the cluster
+        )
         self._order.free(False)
         self.driver.begin(introduce(run.cluster), prepared.arrivals)
 
@@ -224,17 +228,20 @@ class PausedRun:
         return key
 
     def _turn_now(self) -> _Turn | None:
-        if self._declined or self._is_handed_over or self.driver.now_s >= self._end_s:
+        at_s, cluster = self.driver.now_s, self._engine.cluster
+        if self._declined or self._is_handed_over or at_s >= self._end_s:
             return None
-        if not self._engine.cluster.free_gpu_count:
+        if not cluster.free_gpu_count:
             return None
-        at_s = self.driver.now_s
         view = self._engine.queue_view(at_s)
-        if not view.jobs:
+        if not view.jobs or self._is_known_unfit(view.jobs, cluster.change_count):
             return None
         fits = self._fits(view) if self._seen is None else self._seen.fits
+        if not np.count_nonzero(fits):
+            self._none_fits = view.jobs, cluster.change_count
+            return None
         choosable = self._choosable(view, fits)
-        if not choosable.any():
+        if not np.count_nonzero(choosable):
             return None
         is_whole = len(view.jobs) <= self._window_count
         if not is_whole:
@@ -243,10 +250,19 @@ class PausedRun:
             fits, choosable = fits[shown], choosable[shown]
         mask = np.empty(len(fits) + 1, dtype=np.bool_)
         mask[:-1] = choosable
-        if self._reserved is None:
+        if self._reserved is None and np.count_nonzero(fits) < len(fits):
             mask[:-1] |= ~fits & self._impatient(view.jobs)
         mask[-1] = self._may_wait and self.driver.has_moments  # otherwise nothing would happen
         return _Turn(view, fits, mask, is_whole)
+
+    def _is_known_unfit(self, jobs: Sequence[JobRecord], change_count: int) -> bool:
+        """Return whether none of these jobs fitted before, in the same state of the cluster.
+
+        Each placement is followed by the start of its job, which changes neither.
+        """
+        if self._none_fits is None or self._none_fits[1] != change_count:
+            return False
+        return are_same(self._none_fits[0], jobs)
 
     def _choosable(self, view: QueueView, fits: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Return which of the jobs that fit may be placed now.

@@ -70,10 +70,12 @@ class PickedOrder:
         if self._followed is not None:
             return self._followed.rank(view)
         ids = [record.spec.job_id for record in view.jobs]
-        if self._is_open() and self._picked is not None:
-            first = [one for one in (self._after, self._picked) if one in ids]
+        if self._is_open():
+            for one in (self._picked, self._after):  # the later comes before the other
+                if one in ids:
+                    ids.remove(one)
+                    ids.insert(0, one)
             self._picked = None
-            return [*first, *(job_id for job_id in ids if job_id not in first)]
         return ids
 
     def is_outdated(self, ranked: QueueMark, now: QueueMark) -> bool:

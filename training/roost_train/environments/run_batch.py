@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from roost_engine.domain.value import value
 from roost_train.environments.decision_run import Choices, DecisionRun, Seen
 from roost_train.environments.episodes import Episodes
 
@@ -49,7 +50,7 @@ class ChoiceBatch:
         return position
 
 
-@dataclass(frozen=True, slots=True)
+@value()
 class Step:
     """What followed one decision.
 

@@ -1,0 +1,61 @@
+"""How the programs start and end with Ctrl-C."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from roost_slurm.program import EXIT_INTERRUPTED
+
+PROGRAM = """
+import os, signal, sys
+from roost_slurm.program import run_program
+
+if "ignored" in sys.argv:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+def interrupt(where):
+    if where in sys.argv:
+        os.kill(os.getpid(), signal.SIGINT)
+
+def run():
+    interrupt("run")
+    print("done")
+    return 7
+
+def load():
+    interrupt("load")
+    return run
+
+code = run_program(load)
+interrupt("end")
+sys.exit(code)
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "printed"),
+    [
+        ([], 7, "done\n"),
+        (["load"], -signal.SIGINT, ""),
+        (["run"], EXIT_INTERRUPTED, ""),
+        (["end"], -signal.SIGINT, "done\n"),
+        (["ignored", "load", "run", "end"], 7, "done\n"),
+    ],
+)
+def test_ctrl_c_ends_a_program_quietly(words: list[str], code: int, printed: str) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-uc", PROGRAM, *words], capture_output=True, text=True, check=False
+    )
+    assert (ended.returncode, ended.stdout, ended.stderr) == (code, printed, "")
+
+
+def test_its_exit_code_is_what_shells_report() -> None:
+    shell = subprocess.run(
+        ["sh", "-c", '"$0" -c "$1" load; exit $?', sys.executable, PROGRAM],
+        env=os.environ,
+        check=False,
+    )
+    assert shell.returncode == EXIT_INTERRUPTED == 128 + signal.SIGINT
