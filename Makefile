@@ -24,8 +24,9 @@ $(BIN)/.roost: pyproject.toml deploy/system-packages.sh
 	@$(BIN)/python -m pip install --quiet --editable '.[probe,daemon,cli,sim]'
 	@touch $@
 
+# Most of what torch and ray bring is never imported: what is gets compiled then.
 $(BIN)/.roost-dev: $(BIN)/.roost
-	@$(BIN)/python -m pip install --quiet --group dev $(if $(TORCH),$(TORCH) 'onnx>=1.18' 'scikit-learn>=1.5')
+	@$(BIN)/python -m pip install --quiet --no-compile --group dev $(if $(TORCH),$(TORCH) 'onnx>=1.18' 'scikit-learn>=1.5')
 	@touch $@
 
 demo: $(BIN)/.roost ## run 20 jobs on a throw-away Slurm cluster of 32 fake GPUs and watch the choices
@@ -40,10 +41,12 @@ lint: $(BIN)/.roost-dev ## style
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 
-$(DOCS)/bin/.ready: pyproject.toml
-	@test -x $(DOCS)/bin/python || $(PYTHON) -m venv $(DOCS)
-	@$(DOCS)/bin/python -m pip install --quiet --upgrade 'pip>=25.1'
-	@$(DOCS)/bin/python -m pip install --quiet --group docs
+# A virtual environment for one tool; the pip of the first one installs into it.
+tool_venv = test -x $(1)/bin/python || $(PYTHON) -m venv --without-pip $(1); \
+	$(BIN)/python -m pip --python $(1)/bin/python install --quiet --no-compile --group $(2)
+
+$(DOCS)/bin/.ready: pyproject.toml | $(BIN)/.roost
+	@$(call tool_venv,$(DOCS),docs)
 	@touch $@
 
 docs: $(DOCS)/bin/.ready ## build the documentation site into build/docs; a warning is an error
@@ -61,10 +64,8 @@ generate = rm -f $(1)/roost_proto/v1/*_pb2* && \
 
 # The code generator is pinned low, so that its output runs on old and new protobuf alike; it would
 # pull the protobuf of the environment down with it.
-$(CODEGEN)/bin/.ready: pyproject.toml
-	@test -x $(CODEGEN)/bin/python || $(PYTHON) -m venv $(CODEGEN)
-	@$(CODEGEN)/bin/python -m pip install --quiet --upgrade 'pip>=25.1'
-	@$(CODEGEN)/bin/python -m pip install --quiet --group codegen
+$(CODEGEN)/bin/.ready: pyproject.toml | $(BIN)/.roost
+	@$(call tool_venv,$(CODEGEN),codegen)
 	@touch $@
 
 proto: $(CODEGEN)/bin/.ready ## regenerate the protobuf code
@@ -81,7 +82,7 @@ images: $(BIN)/.roost ## build the images and packages of compose-test; the engi
 	 deploy/compose/build.sh sid slurm site && wait $$bookworm && wait $$trixie
 
 compose-test: $(BIN)/.roost-dev ## the real cluster in containers, on several releases of Slurm
-	@deploy/compose/engine.sh with $(BIN)/python -m pytest -n 4 --dist loadfile -m compose tests/e2e
+	@deploy/compose/engine.sh with $(BIN)/python -m pytest -n 5 --dist loadfile -m compose tests/e2e
 
 KILLS ?= 500
 SEED ?= 1

@@ -4,7 +4,8 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
 
 import pytest
 from tests.file_order import file_order
@@ -65,3 +66,22 @@ def local_slurm_factory() -> Iterator[LocalSlurmFactory]:
         missing(str(error))
     with ExitStack() as stack:
         yield lambda plan: stack.enter_context(LocalSlurm(plan))
+
+
+@contextmanager
+def open_folder() -> Iterator[Path]:
+    """A folder that other users can enter.
+
+    Not below pytest's own, which every session that begins on this machine closes to all but root.
+    """
+    with tempfile.TemporaryDirectory(prefix="roost-test-") as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        yield folder
+
+
+@pytest.fixture(scope="module")
+def public_folder() -> Iterator[Path]:
+    """A folder that SlurmUser and ordinary users can enter."""
+    with open_folder() as folder:
+        yield folder

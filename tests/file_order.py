@@ -2,7 +2,8 @@
 
 Two of three workers take the files with a cluster first, every third one takes them last, so that
 the machine computes while clusters wait. Of each sort the longest come first: those whose tests
-have the longest timeout, then those with the most tests.
+have the longest timeout, then those with the most tests. Of a file marked `apart` each value of its
+module's parameter goes to a worker of its own.
 """
 
 import re
@@ -23,14 +24,31 @@ _TIMEOUT = re.compile(r"pytest\.mark\.timeout\((\d+)")
 @cache
 def has_cluster(file: str) -> bool:
     """Return whether tests of a file, a path from the root, start Slurm or containers."""
-    text = (ROOT / file).read_text()
-    return any(f"pytest.mark.{mark}" in text for mark in ("slurm", "compose"))
+    return has_mark(file, "slurm") or has_mark(file, "compose")
+
+
+@cache
+def has_mark(file: str, name: str) -> bool:
+    """Return whether tests of a file have a mark."""
+    return f"pytest.mark.{name}" in (ROOT / file).read_text()
 
 
 @cache
 def timeout_s(file: str) -> int:
     """Return the longest timeout that a file sets for its tests."""
     return max(map(int, _TIMEOUT.findall((ROOT / file).read_text())), default=TIMEOUT_S)
+
+
+def unit_of(test: str) -> str:
+    """Return what a test is handed out with: its file, or of one marked `apart` FILE[VALUE]."""
+    file, _, name = test.partition("::")
+    value = name.partition("[")[2].rstrip("]").partition("-")[0]
+    return f"{file}[{value}]" if value and has_mark(file, "apart") else file
+
+
+def file_of(unit: str) -> str:
+    """Return the file of a unit."""
+    return unit.partition("[")[0]
 
 
 def file_order(config: pytest.Config, log: Producer) -> LoadFileScheduling:
@@ -41,15 +59,15 @@ def file_order(config: pytest.Config, log: Producer) -> LoadFileScheduling:
     def assign_next(node: WorkerController) -> None:
         computes = int(node.gateway.id.removeprefix("gw")) % COMPUTES == COMPUTES - 1
         units = scheduler.workqueue
-        file = max(
+        first = max(
             units,
-            key=lambda file: (
-                has_cluster(file) is not computes,
-                timeout_s(file),
-                len(units[file]),
+            key=lambda unit: (
+                has_cluster(file_of(unit)) is not computes,
+                timeout_s(file_of(unit)),
+                len(units[unit]),
             ),
         )
-        units.move_to_end(file, last=False)
+        units.move_to_end(first, last=False)
         assign(node)
 
     def reschedule_late(node: WorkerController) -> None:
@@ -58,4 +76,5 @@ def file_order(config: pytest.Config, log: Producer) -> LoadFileScheduling:
             reschedule(node)
 
     scheduler._assign_work_unit, scheduler._reschedule = assign_next, reschedule_late
+    scheduler._split_scope = unit_of
     return scheduler

@@ -4,7 +4,8 @@
 #
 # Roost's wheel and its dependencies are fetched by the host's pip, with the host's own index and
 # certificates, for the Python of the image; the image is then built without a package index.
-# Downloads are kept in build/compose, so that a second build is a matter of seconds.
+# Downloads are kept in build/compose, so that a second build is a matter of seconds; images that are
+# as new as their sources are left alone.
 set -euo pipefail
 
 suite=${1:?usage: build.sh SUITE [debian|slurm|clean|systemd|site]...}
@@ -15,6 +16,8 @@ root=$(cd "$here/../.." && pwd)
 context=$root/build/compose/$suite
 python=${PYTHON:-$root/.venv/bin/python}
 [ -x "$python" ] || python=python3
+
+. "$here/sources.sh"
 
 say() { echo "build: $*" >&2; }
 
@@ -86,11 +89,26 @@ copy_files() { # what the image gets beside Roost
     install -D -m 644 "$here/slurm.conf" "$context/files/usr/share/roost-container/slurm.conf"
 }
 
+image_of() { docker image inspect --format '{{.Id}}' "roost/$1:$suite" 2>/dev/null; }
+
+are_built() { # whether every target is the image that was built here from these sources
+    local target
+    for target in "${targets[@]}"; do
+        is_as_new "$context/built-$target" "$root" &&
+            [ "$(image_of "$target")" = "$(cat "$context/built-$target")" ] || return 1
+    done
+}
+
 started=$SECONDS
 docker info >/dev/null 2>&1 || eval "$("$here/engine.sh" up)"
 mkdir -p "$context"
 exec {lock}>"$context/lock" # another process may build other targets of the same suite
 flock "$lock"
+if are_built; then
+    say "${targets[*]} for $suite are as new as their sources"
+    exit
+fi
+touch "$context/begun" # a source that changes meanwhile counts as newer
 "$here/base.sh" "$suite"
 fetch_wheels
 copy_files
@@ -102,5 +120,7 @@ for target in "${targets[@]}"; do
     fi
     # The host's network, since the engine that engine.sh starts has no other that leads out.
     quietly docker build --network host "${dockerfile[@]}" --tag "roost/$target:$suite" "$context"
+    image_of "$target" >"$context/built-$target"
+    touch --reference="$context/begun" "$context/built-$target"
 done
 say "${targets[*]} for $suite built in $((SECONDS - started)) s"

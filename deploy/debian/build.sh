@@ -12,6 +12,8 @@ compose=$root/deploy/compose
 python=${PYTHON:-$root/.venv/bin/python}
 [ -x "$python" ] || python=python3
 
+. "$compose/sources.sh"
+
 say() { echo "deb: $*" >&2; }
 
 quietly() { # COMMAND...: its output only where it fails
@@ -45,18 +47,13 @@ $(sed -n '/^dependencies/,/^\[project.scripts/p' "$root/pyproject.toml")"
     echo "$wanted" >"$2/wanted"
 }
 
-are_new() { # OUT: whether its packages are younger than everything that they are made of
-    [ -e "$1/.built" ] && [ -z "$(find "$root" -newer "$1/.built" -type f ! -name '*.py[co]' \
-        ! -path '*/.*' ! -path "$root/build/*" ! -path "$root/dist/*" ! -path "$root/tests/*" -print -quit)" ]
-}
-
 build() { # SUITE
     local context=$root/build/deb/$1 out=$root/dist/$1 started=$SECONDS image=roost/deb:$1 base=roost/base:$1
     local container lock
     mkdir -p "$context" "$out"
     exec {lock}>"$context/lock" # another process may build the same
     flock "$lock"
-    if are_new "$out"; then
+    if is_as_new "$out/.built" "$root"; then
         say "$out is as new as its sources"
         exec {lock}>&-
         return

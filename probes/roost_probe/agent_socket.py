@@ -32,6 +32,7 @@ MOST_REQUEST_BYTES = 4096
 MOST_CONNECTIONS = 512  # of a user; each task of a step has one for a moment
 PLANS = 512, 10.0  # of a user, at once and a second: a step asks once for each of its tasks
 REPORTS = 16, 2.0  # the same of progress: once a minute is enough for each job
+REFUSED_AFTER_S = 0.1  # a loop that is refused costs the node no core
 
 
 class BadRequest(Exception):
@@ -123,7 +124,7 @@ class AgentSocket:
             match request.get("op"):
                 case "plan":
                     job_id = _job_id(request)
-                    self._allow(self._plans, uid)
+                    await self._allow(self._plans, uid)
                     return await self._plan(job_id)
                 case "allocated":
                     if uid not in self._trusted_uids:
@@ -131,7 +132,7 @@ class AgentSocket:
                     return await self._allocated(_job_id(request), _indices(request))
                 case "progress":
                     job_id, step_count = _job_id(request), _step_count(request)
-                    self._allow(self._reports, uid)
+                    await self._allow(self._reports, uid)
                     return await self._progress(job_id, step_count, uid)
                 case unknown:
                     known = "plan, allocated and progress"
@@ -143,8 +144,9 @@ class AgentSocket:
         except grpc.aio.AioRpcError as error:
             return {"error": f"roostd did not answer: {error.code().name}"}
 
-    def _allow(self, allowance: Allowance, uid: int) -> None:
+    async def _allow(self, allowance: Allowance, uid: int) -> None:
         if uid not in self._trusted_uids and not allowance.take(uid):
+            await asyncio.sleep(REFUSED_AFTER_S)
             raise BadRequest(f"too often; at most {allowance.per_s:.0f} a second for each user")
 
     async def _plan(self, job_id: int) -> Mapping[str, Any]:

@@ -11,7 +11,7 @@ from tests.e2e.containers import SUITES, ContainersFailed, Engine
 from tests.e2e.install_page import run
 from tests.e2e.package_site import CONTROLLER, MACHINES, NODES, PackageSite
 
-pytestmark = [pytest.mark.compose, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.compose, pytest.mark.apart, pytest.mark.timeout(1800)]
 
 ROOT = Path(__file__).parents[2]
 

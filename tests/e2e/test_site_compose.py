@@ -16,8 +16,8 @@ SUITES = ("trixie", "sid")  # Slurm 24.11 and 26.05; 22.05 is the release that `
 # Roost does the same things on 24.11 and 26.05. With ROOST_SITE_BRIEF=1 the former has only the
 # tests of what it has once done in another way, or what would harm jobs worst.
 BRIEF = ("limits", "orphaned_pins", "preemption", "seats")
-WORKERS = 3  # the tests mostly wait
-OPTIONS = f"-p no:cacheprovider -n {WORKERS} --dist loadfile --reruns 1 -rR --durations=12"
+WORKERS, BRIEF_WORKERS = 5, 3  # the tests mostly wait
+OPTIONS = "-p no:cacheprovider --dist loadfile --reruns 1 --rerun-show-tracebacks --durations=12"
 PYTEST = f"{PYTHON} -m pytest {OPTIONS}"
 # For the devices cgroup, where the host has one. Each device has a rule of its own: Slurm can take
 # no single one out of a wildcard.
@@ -47,16 +47,16 @@ def runs(engine: Engine) -> Iterator[dict[str, subprocess.Popen[bytes]]]:
 
 
 def start(engine: Engine, suite: str, tree: bytes, network: str) -> subprocess.Popen[bytes]:
-    files = [FOLDER]
+    files, workers = [FOLDER], WORKERS
     if suite == "trixie" and os.environ.get("ROOST_SITE_BRIEF"):
-        files = [f"{FOLDER}/test_{name}.py" for name in BRIEF]
+        files, workers = [f"{FOLDER}/test_{name}.py" for name in BRIEF], BRIEF_WORKERS
     # Its cluster binds to the address of the host's name, which must be the loopback.
     place = ("--hostname", "localhost", "--network", network, "--name", f"{network}-{suite}")
     options = ("--rm", "--interactive", "--init", *place, *CGROUPS, *DEVICES)
     process = subprocess.Popen(
         (
             *("docker", "run", *options, f"roost/site:{suite}"),
-            *("sh", "-c", f"{COMMAND} {' '.join(files)}"),
+            *("sh", "-c", f"{COMMAND} -n {workers} {' '.join(files)}"),
         ),
         env=engine.env,
         stdin=subprocess.PIPE,

@@ -1,9 +1,6 @@
 """Helpers that several tests of the glue share."""
 
-import shutil
-import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -70,15 +67,6 @@ class Runtime:
     def spool_lines(self) -> list[str]:
         """What is in the spool."""
         return self.spool_file.read_text().splitlines() if self.spool_file.exists() else []
-
-
-@pytest.fixture(scope="module")
-def public_folder() -> Iterator[Path]:
-    """A folder that SlurmUser and ordinary users can enter; pytest's own are for root alone."""
-    folder = Path(tempfile.mkdtemp(prefix="roost-test-"))
-    folder.chmod(0o755)
-    yield folder
-    shutil.rmtree(folder)
 
 
 @pytest.fixture

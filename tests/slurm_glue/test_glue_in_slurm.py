@@ -192,12 +192,13 @@ def test_the_job_map_lives_as_long_as_the_job(cluster: LocalSlurm, live: Runtime
     job = cluster.submit("--gres=gpu:g2:1,gpu:g5:1")
     folder = live.root / "job-map"
 
-    def entries() -> dict[str, str]:
-        return {path.name: path.read_text() for path in folder.iterdir()}
+    def names() -> set[str]:  # the hooks write and remove meanwhile
+        return {path.name for path in folder.iterdir()}
 
-    _wait_until(lambda: entries() == {"2": f"{job}\n", "5": f"{job}\n"}, "not entered")
+    _wait_until(lambda: names() == {"2", "5"}, "not entered")
+    assert [(folder / name).read_text() for name in ("2", "5")] == [f"{job}\n"] * 2
     cluster.run("scancel", job)
-    _wait_until(lambda: entries() == {}, "not removed")
+    _wait_until(lambda: names() == set(), "not removed")
 
 
 def test_the_task_prolog_orders_the_ranks_and_srun_gets_the_pinned_gpus(

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.conftest import open_folder
 from tests.slurm_glue.test_hooks import World
 
 from roost_slurm import hook_mps
@@ -32,8 +33,6 @@ class Node:
     """A node whose control program only records what it is asked."""
 
     def __init__(self, root: Path) -> None:
-        for path in (root, *root.parents[:3]):
-            path.chmod(0o755)
         self.log = root / "log"
         self.log.touch()
         self.log.chmod(0o666)
@@ -52,10 +51,10 @@ class Node:
 
 
 @pytest.fixture
-def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
+def node(monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
     monkeypatch.setattr(hook_mps, "TIMEOUT_S", 10.0)  # a busy machine
-    yield Node(tmp_path)
-    tmp_path.chmod(0o700)
+    with open_folder() as folder:
+        yield Node(folder)
 
 
 def test_two_jobs_of_a_user_share_one_daemon_that_ends_with_the_last(node: Node) -> None:

@@ -10,13 +10,14 @@ import structlog
 
 from roost_engine.domain.actions import LetGo, PinStanding, Place, Preempt, Unpin, Wait
 from roost_engine.domain.errors import SlurmError, UnknownJob
-from roost_engine.domain.events import Event, PlacementRefused, PreemptionRefused
+from roost_engine.domain.events import Event, PlacementRefused
 from roost_engine.domain.model import JobId, Placement
 from roost_engine.job_record import JobRecord, JobState, StandingPin
 from roostd.app.job_tasks import JobTasks
 from roostd.app.late_pins import LatePins
 from roostd.app.lease_renewal import LeaseRenewal
 from roostd.app.old_credentials import OldCredentials
+from roostd.app.preempting import Preempting
 from roostd.app.recorder import Recorder
 from roostd.app.slurm_refusals import logged
 from roostd.app.unstarted_pins import UnstartedPins
@@ -59,9 +60,8 @@ class Applier:
         poll_nodes: Callable[[], None],
         concurrent_count: int,
     ) -> None:
-        self._slurm, self._state, self._recorder = slurm, state, recorder
-        self._metrics, self._emit, self._poll = metrics, emit, poll
-        self._poll_nodes = poll_nodes
+        self._slurm, self._state, self._recorder, self._metrics = slurm, state, recorder, metrics
+        self._emit, self._poll, self._poll_nodes = emit, poll, poll_nodes
         self._tasks = JobTasks(concurrent_count, metrics)
         self._leases = LeaseRenewal(slurm, state, metrics)
         self._pinned: dict[JobId, Placement | None] = {}  # None: by an earlier daemon
@@ -71,6 +71,7 @@ class Applier:
         self._unstarted = UnstartedPins(state)
         self._reasons = WaitReasons(state)
         self._credentials = OldCredentials(state)
+        self._preempting = Preempting(slurm, state, recorder, metrics, emit, poll)
         self._released: set[JobId] = set()  # by a LetGo of the engine
         self._is_draining = False
 
@@ -98,7 +99,7 @@ class Applier:
             case Wait():
                 self._submit_wait(action)
             case Preempt():
-                self._tasks.add(action.job_id, lambda: self._preempt(action, ticket))
+                self._tasks.add(action.job_id, lambda: self._preempting.stop(action, ticket))
 
     def adopt(self, pinned: Iterable[JobId], eligible: Iterable[JobId]) -> None:
         """Take over what an earlier daemon has left in Slurm, before the engine decides.
@@ -188,8 +189,7 @@ class Applier:
         due = self._leases.needless(needless, self._tasks)
         for job_id in self._pinned.keys() & set(due):
             self._tasks.add(job_id, partial(self._unpin_and_release, job_id))
-        unpinned = [job_id for job_id in due if job_id not in self._pinned]
-        if unpinned:
+        if unpinned := [job_id for job_id in due if job_id not in self._pinned]:
             self._tasks.spawn(self._end_leases(unpinned))
 
     async def _end_leases(self, job_ids: Sequence[JobId]) -> None:
@@ -366,29 +366,6 @@ class Applier:
             self._pinned.pop(job_id, None)
             self._unstarted.note_unpin(job_id)
             _log.warning("job_unpinned", job_id=job_id, slurm_reason=reason)
-
-    async def _preempt(self, action: Preempt, ticket: int) -> None:
-        """Ask Slurm to stop a job. The queue shows when it has: see `requeued`."""
-        await self._recorder.wait_durable(ticket)
-        failpoint.reach("before_requeue")
-        if not self._is_stop_wanted(action.job_id):
-            return
-        try:
-            await self._slurm.requeue(action.job_id)
-        except SlurmError as error:
-            self._metrics.preemptions.labels("refused").inc()
-            _log.warning("job_not_stopped", job_id=action.job_id, error=str(error))
-            at_s = self._state.clock.now_s()
-            self._emit(PreemptionRefused(at_s=at_s, job_id=action.job_id, reason=str(error)))
-        else:
-            self._metrics.preemptions.labels("stopped").inc()
-            _log.info("job_stopped", job_id=action.job_id, for_job=action.for_job)
-        self._poll(None)
-
-    def _is_stop_wanted(self, job_id: JobId) -> bool:
-        """Whether the engine still wants the job stopped: it may have dropped that plan."""
-        record = self._record(job_id)
-        return record is not None and record.state is JobState.STOPPING
 
     async def _restore_request(self, job_id: JobId) -> None:
         lease_s = round(self._state.config.slurm.lease_s)

@@ -12,6 +12,7 @@ from roostd.slurm.comment import JobComment
 from roostd.slurm.job_facts import Owner, owner_of
 from roostd.slurm.jobs import JobReader, Unmanaged, comment_of, is_of_another
 from roostd.slurm.port import QueueSnapshot
+from roostd.slurm.queue_reading import HELD
 from roostd.slurm.queue_view import SlurmQueueView
 from roostd.state import DaemonState, UnmanagedJob
 
@@ -116,6 +117,8 @@ class OperatorView:
                 reason = now.blocked.get(job_id) or now.unmanaged.get(job_id)
                 if job_id in now.running and job_id not in before.lives:
                     reason = _why_it_runs(snapshot, reader, job, job_id)
+                elif reason is None and job_id in known and known[job_id].reason.endswith(HELD):
+                    reason = known[job_id].reason.removesuffix(HELD)
                 if reason is not None:
                     is_blocked = job_id in now.blocked
                     unmanaged[job_id] = UnmanagedJob(reason=reason, is_blocked=is_blocked)

@@ -18,10 +18,11 @@ from roost_slurm.commands import Argv
 from roost_slurm.scontrol import JobDetail
 from roost_slurm.shadow_question import question
 from roost_slurm.squeue import QueuedJob
-from roostd.app.slurm_watch import PendingJob, SlurmWatch
+from roostd.app.slurm_watch import SlurmWatch
 from roostd.ops.metrics import Metrics
 from roostd.slurm.first_starts import Answer, AskedJob, FirstStarts
 from roostd.slurm.port import SlurmPort
+from roostd.slurm.queue_view import PendingJob
 from roostd.state import BeyondSlurm, DaemonState
 
 _log = structlog.get_logger(__name__)

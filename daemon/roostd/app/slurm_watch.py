@@ -11,11 +11,9 @@ import structlog
 
 from roost_engine.domain.errors import SlurmError
 from roost_engine.domain.events import Event, NodeLost, QuotasSeen, SharesSeen
-from roost_engine.domain.model import JobId, JobSpec
+from roost_engine.domain.model import JobId
 from roost_slurm.assoc_mgr import AssocMgr
-from roost_slurm.scontrol import JobDetail
 from roost_slurm.spool import SpoolReader
-from roost_slurm.squeue import QueuedJob
 from roost_slurm.versions import UnknownVersion, traits_of
 from roostd.app.awaited_changes import AwaitedChanges
 from roostd.app.earlier_waits import since_submission
@@ -29,8 +27,8 @@ from roostd.slurm.jobs import JobReader
 from roostd.slurm.opt_in import nodes_outside
 from roostd.slurm.port import QueueSnapshot, SlurmPort
 from roostd.slurm.precedence import SeenPriorities, observe, resumed
-from roostd.slurm.queue_reading import LEFT_BY_LIMIT, SiteView, view
-from roostd.slurm.queue_view import SlurmQueueView
+from roostd.slurm.queue_reading import LEFT_BY_LIMIT, view
+from roostd.slurm.queue_view import PendingJob, SiteView, SlurmQueueView
 from roostd.slurm.rules import SiteRules
 from roostd.slurm.shares import user_shares
 from roostd.slurm.spool_watch import FolderWatch
@@ -42,15 +40,6 @@ _log = structlog.get_logger(__name__)
 SPOOL_FILE = "events"
 _MOST_DUMP_S = 0.25  # counts as cost: 1.7 s without a poll, and a job's first lease is 5 s
 _LONG_QUEUE = 300  # jobs: reading them takes about 5 ms
-
-
-@dataclass(frozen=True, slots=True)
-class PendingJob:
-    """A job that Roost may place: its request in the engine's terms, and in Slurm's."""
-
-    spec: JobSpec
-    job: QueuedJob
-    detail: JobDetail
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
 """Small CSV tables that a site writes: read whole, with every problem named by file and line."""
 
 import csv
+import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
@@ -46,9 +47,13 @@ def read_table(
 
 def _text(path: Path) -> str:
     try:
-        if path.stat().st_size > _MAX_BYTES:
+        found = path.stat()
+        if not stat.S_ISREG(found.st_mode) and not stat.S_ISDIR(found.st_mode):
+            # A reload would wait for a pipe, and read a device, without end.
+            raise ConfigError([f"{path}: a pipe, a socket or a device; want a file"])
+        if found.st_size > _MAX_BYTES:
             raise ConfigError([f"{path}: larger than {_MAX_BYTES} bytes; no such table is"])
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8-sig")  # spreadsheets write a byte order mark
     except OSError as error:
         raise ConfigError([f"{path}: cannot be read: {error.strerror}"]) from error
     except UnicodeDecodeError as error:

@@ -4,8 +4,7 @@ A view is read from one snapshot of the queue and the view before it.
 """
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
-from math import inf
+from dataclasses import replace
 from operator import attrgetter
 
 from roost_engine.domain.model import JobId, JobSpec, NodeName, NodeShare
@@ -14,24 +13,24 @@ from roost_slurm.squeue import QueuedJob, SlurmJobState
 from roost_slurm.stamp import parse_stamp
 from roostd.slurm.array_limits import ArrayLimits
 from roostd.slurm.held_back import HoldingBack, is_pinned_comment
-from roostd.slurm.jobs import NO_LEASE, RELEASED, JobReader, Unmanaged
+from roostd.slurm.jobs import NO_GPUS, NO_LEASE, RELEASED, JobReader, Unmanaged
 from roostd.slurm.limits import LONGEST_REASON
 from roostd.slurm.port import QueueSnapshot
-from roostd.slurm.precedence import SeenPriorities
 from roostd.slurm.queue_view import (
     Life,
     NodeRules,
     ReadFrom,
     Request,
     RunFacts,
+    SiteView,
     SlurmQueueView,
     is_next_life,
 )
 from roostd.slurm.request import shares_of
 from roostd.slurm.reserved_gpus import Poll, ReservedGpus, job_id_of, reserved_gpus
-from roostd.slurm.rules import SiteRules
 
 LEFT_BY_LIMIT = "left to Slurm, which holds it back"
+HELD = "; it is held"  # ends the reason of a job that is left to Slurm, while it is
 _MOST_POLLS = 32  # the rules are read more often than that
 
 _fields_read = attrgetter(
@@ -45,36 +44,13 @@ _fields_read = attrgetter(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SiteView:
-    """What a view needs of the site beside the queue.
-
-    Attributes:
-        rules: Slurm's own rules.
-        hand_over_s: a job that they have held back this long is left to plain Slurm.
-        handed_over: jobs that are left to plain Slurm for another reason, and that reason.
-        let_go_reasons: jobs that the engine has released, and why.
-        priorities: which jobs people have moved in Slurm's queue.
-        outside: by partition, the nodes that Roost does not give to its jobs.
-        avoided: by job, the nodes where Slurm has not started it in time.
-    """
-
-    rules: SiteRules = field(default_factory=SiteRules)
-    hand_over_s: float = inf
-    handed_over: Mapping[JobId, str] = field(default_factory=dict)
-    let_go_reasons: Mapping[JobId, str] = field(default_factory=dict)
-    priorities: SeenPriorities = field(default_factory=SeenPriorities)
-    outside: Mapping[str, frozenset[NodeName]] = field(default_factory=dict)
-    avoided: Mapping[JobId, frozenset[NodeName]] = field(default_factory=dict)
-
-
 def view(
     snapshot: QueueSnapshot,
     reader: JobReader,
     gpu_nodes: Collection[NodeName],
     before: SlurmQueueView,
     at_s: float,
-    site: SiteView = SiteView(),
+    site: SiteView | None = None,
 ) -> SlurmQueueView:
     """Return the view of a snapshot.
 
@@ -84,9 +60,10 @@ def view(
         gpu_nodes: nodes with GPUs; what jobs hold on other nodes is left out.
         before: the view before this one.
         at_s: engine time.
-        site: Slurm's own rules.
+        site: Slurm's own rules; None: there are none.
     """
-    reading = _Reading(snapshot, reader, frozenset(gpu_nodes), before, at_s, site)
+    known = site or SiteView()
+    reading = _Reading(snapshot, reader, frozenset(gpu_nodes), before, at_s, known)
     # Tasks that left their array's record come first: they may have been placed already.
     for job in sorted(snapshot.jobs, key=lambda job: (len(job.task_ids) > 1, job.number)):
         if job.is_holding:
@@ -272,9 +249,10 @@ class _Reading:
         is_started = detail is not None and detail.state is not SlurmJobState.PENDING
         if is_started and before.lives.get(job_id) == self._lives[job_id]:
             return before.unmanaged.get(job_id, read.reason)
-        if read.reason in (NO_LEASE, RELEASED):
-            return self._site.let_go_reasons.get(job_id, read.reason)
-        return read.reason
+        reason = read.reason
+        if reason in (NO_LEASE, RELEASED):
+            reason = self._site.let_go_reasons.get(job_id, reason)
+        return f"{reason}{HELD}" if job.priority == 0 and reason != NO_GPUS else reason
 
     def _unchanged(self, job: QueuedJob, job_id: JobId) -> JobSpec | None:
         """Return the JobSpec of the view before, if reading the job again would give the same."""
@@ -385,8 +363,8 @@ class _Reading:
     def _with_steady_facts(self, spec: JobSpec) -> JobSpec:
         """Keep the submission of a waiting job as long ago as before, if the clock was set.
 
-        A job of a clock that was ahead counts as submitted now: orders by submission would put it
-        behind all that come until then.
+        A job that was submitted while the clock was ahead counts as submitted now: orders by
+        submission would put it behind every job that comes until the clock gets there.
         """
         before = self._before.waiting.get(spec.job_id)
         if before is not None and self._before.lives.get(spec.job_id) == self._lives[spec.job_id]:

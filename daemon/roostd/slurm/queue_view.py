@@ -2,11 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import inf
 from typing import TypeAlias
 
 from roost_engine.domain.model import JobId, JobSpec, NodeName, NodeShare
 from roost_slurm.scontrol import JobDetail
+from roost_slurm.squeue import QueuedJob
 from roostd.slurm.held_back import HeldBackJobs
+from roostd.slurm.precedence import SeenPriorities
 from roostd.slurm.reserved_gpus import Poll, ReservedGpus, job_id_of
 from roostd.slurm.rules import SiteRules
 
@@ -30,7 +33,7 @@ class SlurmQueueView:
         numbers: the job of each record that is a single job, by Slurm's own number: tasks of an
             array have numbers of their own once they have left the array's record.
         settle_until_s: engine time before which a requeued job must not start.
-        forgotten_on: where a waiting job ran of whose start Slurm does not know any more; it is not
+        forgotten_on: nodes where a waiting job ran though Slurm has lost its start; the job is not
             placed there again.
         requests: the request of every running job, and engine time of its start; None: the job is
             not under Roost.
@@ -94,3 +97,35 @@ def is_next_life(before: Life | None, after: Life) -> bool:
     """Return whether a job has been requeued between two lives."""
     # Slurm writes a new submission time when it requeues. A reused number starts at 0 restarts.
     return before is not None and before[0] == after[0] and before[2] < after[2]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SiteView:
+    """What a view needs of the site beside the queue.
+
+    Attributes:
+        rules: Slurm's own rules.
+        hand_over_s: a job that they have held back this long is left to plain Slurm.
+        handed_over: jobs that are left to plain Slurm for another reason, and that reason.
+        let_go_reasons: jobs that the engine has released, and why.
+        priorities: which jobs people have moved in Slurm's queue.
+        outside: by partition, the nodes that Roost does not give to its jobs.
+        avoided: by job, the nodes where Slurm has not started it in time.
+    """
+
+    rules: SiteRules = field(default_factory=SiteRules)
+    hand_over_s: float = inf
+    handed_over: Mapping[JobId, str] = field(default_factory=dict)
+    let_go_reasons: Mapping[JobId, str] = field(default_factory=dict)
+    priorities: SeenPriorities = field(default_factory=SeenPriorities)
+    outside: Mapping[str, frozenset[NodeName]] = field(default_factory=dict)
+    avoided: Mapping[JobId, frozenset[NodeName]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class PendingJob:
+    """A job that Roost may place: its request in the engine's terms, and in Slurm's."""
+
+    spec: JobSpec
+    job: QueuedJob
+    detail: JobDetail

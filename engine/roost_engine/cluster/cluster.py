@@ -126,7 +126,7 @@ class Cluster:
         return old is None or replace(old, usable=spec.usable, asleep=spec.asleep) != spec
 
     def remove_node(self, name: NodeName) -> None:
-        """Offer nothing on a node that Slurm no longer knows; its index stays its own."""
+        """Offer nothing on a node that Slurm no longer knows; no other node gets its index."""
         node = self.index_of.get(name)
         if node is not None and (spec := self.specs[node]) is not None:
             self.memo.clear()
@@ -204,7 +204,7 @@ class Cluster:
         return found
 
     def nodes_named(self, names: Iterable[NodeName]) -> NodeSet:
-        """Return the nodes of some names; names of no node count for nothing."""
+        """Return the nodes with these names; unknown names are left out."""
         return node_set(self.index_of[name] for name in names if name in self.index_of)
 
     def members(self, what: str, name: str) -> NDArray[np.bool_]:

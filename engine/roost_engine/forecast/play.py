@@ -361,7 +361,7 @@ class Play:
                 if nodes.free[node] + gained[node] >= part.gpu_count and missing > 0:
                     chosen |= 1 << node
                     missing, start_s = missing - 1, end_s
-        for level in range(nodes.most, -1, -1):  # of the others no time is known
+        for level in range(nodes.most, -1, -1):  # when the others become free is unknown
             if missing <= 0:
                 break
             more = first_nodes(part.nodes & nodes.at_least[level] & ~chosen, missing)

@@ -1,5 +1,6 @@
 """The running jobs that may be stopped, with what a ranking by attained service reads of each."""
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, overload
 
@@ -14,11 +15,15 @@ class Ranking(NamedTuple):
 
     Attributes:
         jobs: the first victim first.
-        values: by which they are ranked, descending.
+        negative_values: minus the values by which they are ranked, so that they ascend.
     """
 
     jobs: tuple[JobRecord, ...]
-    values: tuple[float, ...]
+    negative_values: list[float]
+
+    def count_above(self, value: float) -> int:
+        """Return how many of the jobs have a higher value than this: the first ones."""
+        return bisect_left(self.negative_values, -value)
 
 
 class StoppableJobs(Sequence[JobRecord]):
@@ -56,11 +61,11 @@ class StoppableJobs(Sequence[JobRecord]):
         """
         if self._ranking is None or self._ranked_s != at_s:
             earlier_s, started_s, gpu_counts, submits_s = self._runs
-            values = (earlier_s + (at_s - started_s)) * gpu_counts
-            order = np.lexsort((-submits_s, -values))
+            negative_values = -((earlier_s + (at_s - started_s)) * gpu_counts)
+            order = np.lexsort((-submits_s, negative_values))
             jobs = self._jobs
             ranked = tuple([jobs[place] for place in order.tolist()])
-            self._ranking = Ranking(ranked, tuple(values[order].tolist()))
+            self._ranking = Ranking(ranked, negative_values[order].tolist())
             self._ranked_s = at_s
         return self._ranking
 

@@ -6,7 +6,7 @@ and its name. Of each kind the table knows by bands of age
 
     h(b) = (ended(b) + FEW · h'(b)) / (entered(b) + FEW)
 
-ended(b): jobs that ended in band b; entered(b): jobs that came so far, with those that still run;
+ended(b): jobs that ended in band b; entered(b): jobs that reached band b, running ones included;
 h': the same of the next wider kind. So a kind with few jobs is predicted like the next wider one,
 and a new user like all users. Jobs that still run count in each band that they have left: without
 them long jobs would look short for as long as they run. Counts fade with time, and those of narrow
@@ -46,12 +46,12 @@ LAST_COUNT = 2  # run times that are kept as they were, of each kind
 
 KINDS_TABLE, RUNNING_TABLE = "history", "history-running"
 
-_LEAST_FADE_FRAC = 1e-9  # of counts of more than a year ago: that is nothing
+_LEAST_FADE_FRAC = 1e-9  # counts of more than a year ago are as good as 0
 _PRIOR_RUN_S = 3_600.0  # before any job has ended
 _MOST_KINDS = 20_000
 _MOST_KINDS_OF_USER = 500
 _MOST_RUNNING = 100_000
-_FEW_STALE = 1_000  # entries of jobs that run no more, before they are cleared away
+_FEW_STALE = 1_000  # entries that may be out of date before the heap is built again
 _FIRST_BAND = band_of(60.0)  # jobs that run for less are only counted as they end
 
 
@@ -156,9 +156,9 @@ class RunTimeHistory:
     # -- learning ----------------------------------------------------------------------------
 
     def begin(self, job: JobSpec, age_s: float, speed_frac: float, at_s: float) -> None:
-        """Take in that a job runs from now on, at so much of its full speed."""
+        """Note that a job runs from now on, at this fraction of its full speed."""
         self._advance(at_s)
-        age_s = _time_or_none_s(age_s)
+        age_s = _time_or_zero_s(age_s)
         band = max(band_of(age_s), _FIRST_BAND)
         known = self._running.get(job.job_id)
         run = WatchedRun(
@@ -178,7 +178,7 @@ class RunTimeHistory:
     def _await_end_of_band(self, job_id: JobId, run: WatchedRun) -> None:
         if run.leaves_band:
             heappush(self._due, (run.next_s(), job_id))
-        # Each restart of a job leaves an entry behind that is not true any more.
+        # Each restart of a job leaves an entry behind that is out of date.
         if len(self._due) > 2 * len(self._running) + _FEW_STALE:
             self._await_all()
 
@@ -187,9 +187,9 @@ class RunTimeHistory:
         heapify(self._due)
 
     def pause(self, job_id: JobId, age_s: float, at_s: float) -> None:
-        """Take in that a job does not run now."""
+        """Note that a job does not run now."""
         if (run := self._running.get(job_id)) is not None and run.speed_frac:
-            run.age_s, run.since_s, run.speed_frac = _time_or_none_s(age_s), at_s, 0.0
+            run.age_s, run.since_s, run.speed_frac = _time_or_zero_s(age_s), at_s, 0.0
             self._running.note(job_id)
 
     def forget(self, job_id: JobId) -> None:
@@ -205,7 +205,7 @@ class RunTimeHistory:
         return run
 
     def add(self, job: JobSpec, run_s: float, at_s: float) -> None:
-        """Take in a job that ended; a run time that is none is dropped.
+        """Count a job that ended; a run time that is negative or not finite is dropped.
 
         Args:
             job: whose user, name and so on count.
@@ -375,8 +375,8 @@ def _user_of(kind: str) -> str | None:
     return user if first == "user" and more else None
 
 
-def _time_or_none_s(value_s: float) -> float:
-    """Return a time as it is; 0 for what is none: negative, infinite, not a number."""
+def _time_or_zero_s(value_s: float) -> float:
+    """Return a time; 0 where it is negative, infinite or not a number."""
     return value_s if isfinite(value_s) and value_s > 0 else 0.0
 
 

@@ -31,6 +31,7 @@ COLUMNS: tuple[str, ...] = tuple(
     f"{quantity}_{what}" for what in ("mean", "variation") for quantity in QUANTITIES
 )
 COLUMN = {name: position for position, name in enumerate(COLUMNS)}
+_MEAN_AT = {quantity: COLUMN[f"{quantity}_mean"] for quantity in QUANTITIES}
 MASK = slice(len(COLUMNS), 2 * len(COLUMNS))
 PRESENT = 2 * len(COLUMNS)  # 1 in every vector: in a sum of vectors the number of jobs
 WIDTH = PRESENT + 1
@@ -77,11 +78,7 @@ def vector(means: Mapping[str, float]) -> NDArray[np.float32]:
     row = np.zeros(WIDTH, dtype=np.float32)
     row[PRESENT] = 1.0
     for quantity, mean in means.items():
-        _put(row, f"{quantity}_mean", min(mean, 1.0))
+        at, value = _MEAN_AT[quantity], min(mean, 1.0)
+        if isfinite(value) and value >= 0:
+            row[at], row[MASK.start + at] = value, 1.0
     return row
-
-
-def _put(row: NDArray[np.float32], name: str, value: float) -> None:
-    at = COLUMN[name]
-    if isfinite(value) and value >= 0:
-        row[at], row[MASK.start + at] = value, 1.0

@@ -130,7 +130,7 @@ class Predictors:
 
     def run_times(self, job: JobRecord, at_s: float) -> RunTimes:
         """Return how long a job may still run, by the jobs like it."""
-        if job.started_s is None:  # stopped, it does not grow older
+        if job.started_s is None:  # a stopped job does not grow older
             self.history.pause(job.job_id, done_s(job, at_s), at_s)
         return (self._blended or self.history).times(job.spec, done_s(job, at_s), at_s)
 

@@ -37,7 +37,7 @@ def band_of(run_s: float) -> int:
 
 
 def _sum(values: NDArray[np.float64]) -> float:
-    """Add in the same order on every machine; a product of BLAS does not."""
+    """Return the sum, added in the same order on every machine, unlike a product of BLAS."""
     return float(values.sum())
 
 
@@ -47,7 +47,7 @@ class RunTimes:
 
     Attributes:
         ending_fracs: float64 [band], 0 or more, sum 1: share of such jobs that end in the band.
-        age_s: that the job has reached; one that is no time counts as 0.
+        age_s: seconds at full speed that the job has run; NaN or negative counts as 0.
         limit_s: Slurm ends the job at this age; None: never.
         job_count: of similar jobs that ended, recent ones counting most: how much is known.
         is_of_user: whether jobs of the same user are among them.

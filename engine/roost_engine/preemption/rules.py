@@ -17,7 +17,7 @@ from roost_engine.policies.preemption_protocols import (
 from roost_engine.policies.protocols import SortKey
 from roost_engine.policies.slots import name_of
 from roost_engine.policies.stop_permission import StopPermission
-from roost_engine.policies.stoppable_jobs import StoppableJobs
+from roost_engine.policies.stoppable_jobs import Ranking, StoppableJobs
 from roost_engine.queue.orders import Value, attained_service
 
 ROUND_S = 360.0  # of Gavel (OSDI 2020)
@@ -149,7 +149,9 @@ class DisplaceBy:
     serves_deferred: bool = False
     ranks_by_runs: bool = False
     _change_s: float = field(default=inf, init=False)
-    _ranked_values: list[SortKey] = field(default_factory=list, init=False)  # of the last ranking
+    # The last ranking: by attained service, or the values of another one.
+    _ranking: Ranking | None = field(default=None, init=False)
+    _ranked_values: list[SortKey] = field(default_factory=list, init=False)
 
     @property
     def renews_leases(self) -> bool:
@@ -164,10 +166,9 @@ class DisplaceBy:
         """See policies.PreemptPolicy."""
         self._change_s = self.next_change(running, at_s)
         if self.value is attained_service and isinstance(running, StoppableJobs):
-            ranking = running.by_attained_service(at_s)
-            self._ranked_values = list(zip(ranking.values, strict=True))
-            return ranking.jobs
-        value = self.value
+            self._ranking = running.by_attained_service(at_s)
+            return self._ranking.jobs
+        self._ranking, value = None, self.value
         values = [value(job, at_s) for job in running]
         # Flat keys: sorting tuples within tuples takes several times as long.
         keys = [(*found, job.spec.submit_s) for found, job in zip(values, running, strict=True)]
@@ -185,6 +186,8 @@ class DisplaceBy:
         """See policies.RankingPreemption."""
         if self.permission is not None and not self.permission.covers(job):
             return 0
+        if self._ranking is not None:
+            return self._ranking.count_above(job.attained_gpu_s(at_s))
         own, values = self.value(job, at_s), self._ranked_values
         # Values descend: the first that is not above the job's own, by halves.
         low, high = 0, len(values)

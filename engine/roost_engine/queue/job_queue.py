@@ -363,7 +363,7 @@ class JobQueue:
             del group.job_ids[group.place_of((key, job_id))]
         del group.since_s[job_id]
         if self.owners is not None and group.since_s and group.sample.job_id == job_id:
-            # Whose nodes a group may have is asked by its sample, which may have another agent now.
+            # The sample's agent says which nodes the group may have; this one's may have changed.
             group.sample = self._jobs[next(iter(group.since_s))].spec
         return group
 

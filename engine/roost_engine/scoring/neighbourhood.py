@@ -241,8 +241,9 @@ class Neighbourhood:
         for at, (_, resident) in enumerate(jobs):
             means = self.expected(cluster, node, resident.here_frac, is_alone=resident.is_alone)
             if is_reported:
-                seen = cluster.loads.by_gpu[node, list(resident.gpus_on[node])].mean(axis=0)
-                means |= zip(LOAD_QUANTITIES, seen.tolist(), strict=True)
+                gpus = resident.gpus_on[node]
+                sums = np.add.reduce(cluster.loads.by_gpu[node, list(gpus)], axis=0)
+                means |= zip(LOAD_QUANTITIES, (sums / len(gpus)).tolist(), strict=True)
             counted[at, :-1] = self._vector(means)
         key = kind, masks.tobytes(), counted.tobytes()
         found = self._known[node] = Residents(

@@ -55,7 +55,7 @@ class SeatOffer(NamedTuple):
     """A seat for a job.
 
     Attributes:
-        cost: what both jobs surely lose less than, as log slowdowns, weighed by their GPUs.
+        cost: upper bound of what both jobs lose, as log slowdowns weighed by their GPUs.
         host: the job that is there.
         mine, its: what the newcomer and the host lose.
     """
@@ -73,8 +73,8 @@ class _Host(NamedTuple):
     Attributes:
         node: of all its GPUs.
         seat: that it has on them.
-        gpus: those that it has alone, without faults.
-        cpu_count, memory_bytes: free on the node.
+        gpus: its GPUs that it shares with no job and that have no fault.
+        cpu_count, memory_bytes: what is free on the node.
     """
 
     spec: JobSpec

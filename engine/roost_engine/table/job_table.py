@@ -88,7 +88,7 @@ class JobTable:
         return found
 
     def spec_of(self, job_id: JobId) -> JobSpec | None:
-        """Return the request of a job under Roost that has not ended; None: it is none."""
+        """Return the request of a job; None: it is not under Roost, or it has ended."""
         found = self.jobs.get(job_id)
         return None if found is None else found.spec
 
@@ -153,12 +153,12 @@ class JobTable:
             self.alarm(record.hand_over_at_s, job.job_id)
 
     def is_overdue(self, job_id: JobId, at_s: float) -> bool:
-        """Return whether a job waits in vain for the only GPU indices that it can have."""
+        """Return whether a job has waited too long for the only GPU indices that it can have."""
         hand_over_at_s = self.jobs[job_id].hand_over_at_s
         return hand_over_at_s is not None and hand_over_at_s <= at_s
 
     def hand_over(self, job_id: JobId, at_s: float, actions: list[Action]) -> None:
-        """Release a job to Slurm that is overdue."""
+        """Release an overdue job to Slurm."""
         record = self.jobs[job_id]
         reason = f"no node has had GPUs {record.indices_in_words} free in time"
         self.release_to_slurm(job_id, record, reason, at_s, actions)

@@ -281,6 +281,8 @@ def _read_manifest(path: Path) -> str:
 
 def _read_capped(path: Path, limit_bytes: int) -> bytes:
     try:
+        if path.is_fifo():  # to open one waits for its other end
+            raise PolicyError(f"{path.name} is a pipe; want a file")
         with path.open("rb") as file:
             content = file.read(limit_bytes + 1)
     except OSError as error:

@@ -10,6 +10,7 @@ from roost_engine.domain.actions import Place
 from roost_engine.domain.lazy import Lazy
 from roost_engine.domain.model import JobId, NodeName, Placement, Shape
 from roost_engine.domain.tier import Tier
+from roost_slurm.squeue import SlurmJobState
 from roostd.slurm.comment import JobComment
 from roostd.state import Owner
 
@@ -40,6 +41,20 @@ async def test_people_learn_whose_a_job_is_why_it_is_left_and_what_its_comment_s
         held: True,
     }
     assert site.state.comments == {ours: JobComment(model="bert")}
+
+
+async def test_a_job_left_to_slurm_is_said_to_be_held_until_it_runs(tmp_path: Path) -> None:
+    site = Site(tmp_path, partitions={"main": {"mode": "off"}})
+    (left,) = site.slurm.submit(gpus_per_node=1)
+    site.slurm.hold(left)
+    await site.look()
+    assert site.state.unmanaged[left].reason == "partition main is off; it is held"
+    site.slurm.hold(left, release=True)
+    site.now_s += 200.0  # beyond its lease
+    site.slurm.tick()
+    assert site.slurm.state(left) is SlurmJobState.RUNNING
+    await site.look()
+    assert site.state.unmanaged[left].reason == "partition main is off"
 
 
 async def test_what_people_may_ask_ends_with_a_job_that_the_engine_never_had(

@@ -1,5 +1,6 @@
 """A damaged table is refused with file, line and cure, whatever it is a table of."""
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -22,6 +23,17 @@ def row(given: Mapping[str, str]) -> str:
 
 def test_rows_are_read_without_blanks_around_values(tmp_path: Path) -> None:
     assert read(tmp_path / "t.csv", "name,size\n a , 1\nb,2\n") == ("a", "b")
+
+
+def test_a_byte_order_mark_of_a_spreadsheet_is_no_part_of_the_table(tmp_path: Path) -> None:
+    assert read(tmp_path / "t.csv", "\ufeffname,size\r\na,1\r\n") == ("a",)
+
+
+def test_a_pipe_or_device_is_refused_and_not_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", Path("/dev/zero")):
+        with pytest.raises(ConfigError, match="a pipe, a socket or a device; want a file"):
+            read_table(path, ("name", "size"), row, lambda name: name)
 
 
 @pytest.mark.parametrize(

@@ -17,8 +17,8 @@ from roost_slurm.squeue import SEPARATOR
 from roost_slurm.versions import traits_of
 from roostd.config.config import Mode
 from roostd.slurm.jobs import JobReader
-from roostd.slurm.queue_reading import SiteView, view
-from roostd.slurm.queue_view import SlurmQueueView
+from roostd.slurm.queue_reading import view
+from roostd.slurm.queue_view import SiteView, SlurmQueueView
 from roostd.slurm.slurm_cli import SlurmCli
 from roostd.slurm.sync import diff, diff_nodes
 

@@ -19,7 +19,7 @@ from roost_slurm.scheduling import Scheduling
 from roost_slurm.squeue import SlurmJobState
 from roostd.slurm.jobs import JobReader
 from roostd.slurm.port import QueueSnapshot
-from roostd.slurm.queue_reading import SiteView
+from roostd.slurm.queue_view import SiteView
 from roostd.slurm.rules import SiteRules
 
 
@@ -198,6 +198,16 @@ async def test_an_aged_priority_changes_a_job_that_is_not_read_again(watcher: Wa
     watcher.slurm.queue = lambda: _same(held)  # type: ignore[method-assign]
     await watcher.poll()
     assert job_id in watcher.view.blocked
+
+
+async def test_of_a_job_left_to_slurm_that_is_held_both_are_said(watcher: Watcher) -> None:
+    (job_id,) = watcher.slurm.submit(gpus=2)
+    snapshot = await watcher.slurm.queue()
+    (job,) = snapshot.jobs
+    held = replace(snapshot, jobs=(replace(job, reservation="maint", priority=0),))
+    watcher.slurm.queue = lambda: _same(held)  # type: ignore[method-assign]
+    await watcher.poll()
+    assert watcher.view.unmanaged[job_id] == "runs in reservation maint; it is held"
 
 
 async def test_other_rules_are_applied_at_the_next_poll(watcher: Watcher) -> None:

@@ -14,8 +14,8 @@ from roost_engine.testing.builders import node
 from roost_slurm.versions import SlurmVersion, traits_of
 from roostd.config.config import Mode
 from roostd.slurm.jobs import JobReader
-from roostd.slurm.queue_reading import SiteView, view
-from roostd.slurm.queue_view import SlurmQueueView
+from roostd.slurm.queue_reading import view
+from roostd.slurm.queue_view import SiteView, SlurmQueueView
 from roostd.slurm.sync import diff
 from roostd.testing.slurm_stand_in import SlurmStandIn
 

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import grpc
 import pytest
@@ -23,17 +24,14 @@ from roost_slurm.squeue import SlurmJobState
 from roost_slurm.stamp import Stamp, parse_stamp
 from roost_slurm.testing.availability import LocalSlurmUnavailable
 
-pytestmark = [pytest.mark.slurm, pytest.mark.nvml]
+pytestmark = [pytest.mark.slurm, pytest.mark.nvml, pytest.mark.timeout(240)]
 _PATIENCE_S = 60.0
 
 
 @pytest.fixture(scope="module")
-def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    folder = tmp_path_factory.mktemp("seats")
-    for parent in (folder, *folder.parents[:3]):
-        parent.chmod(0o755)  # slurmctld, another user, reads the devices' folder
+def stack(public_folder: Path) -> Iterator[Stack]:
     try:
-        with seats_site(folder) as running:
+        with seats_site(public_folder) as running:  # slurmctld, another user, reads it
             yield running
     except LocalSlurmUnavailable as error:
         missing(str(error))

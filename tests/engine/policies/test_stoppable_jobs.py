@@ -26,7 +26,8 @@ def test_most_attained_service_goes_first_and_of_equals_the_latest_submitted() -
     latest = running(3, gpus=6, submit_s=2.0, earlier_s=0.0, started_s=90.0)  # 60
     ranking = stoppable(little, before, latest).by_attained_service(100.0)
     assert [record.job_id for record in ranking.jobs] == ["3", "2", "1"]
-    assert ranking.values == (60.0, 60.0, 10.0)
+    assert ranking.negative_values == [-60.0, -60.0, -10.0]
+    assert [ranking.count_above(value) for value in (5.0, 10.0, 59.0, 60.0)] == [3, 2, 2, 0]
 
 
 def test_only_the_last_ranking_is_known_as_its_own() -> None:
@@ -36,7 +37,7 @@ def test_only_the_last_ranking_is_known_as_its_own() -> None:
     assert jobs.is_ranking(ranking.jobs)
     assert jobs.by_attained_service(1.0) is ranking
     assert not jobs.is_ranking([*ranking.jobs])
-    assert jobs.by_attained_service(2.0).values == (2.0,)
+    assert jobs.by_attained_service(2.0).negative_values == [-2.0]
 
 
 def test_it_is_a_sequence_in_the_order_given() -> None:

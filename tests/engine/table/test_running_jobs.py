@@ -52,8 +52,8 @@ def test_what_it_keeps_is_what_listing_and_sorting_give(
         ranked = rule.first_to_go(stoppable, at_s)
         slowly = rule.first_to_go(expected, at_s)
         assert [record.job_id for record in ranked] == [record.job_id for record in slowly]
-        values = stoppable.by_attained_service(at_s).values
-        assert values == tuple(record.attained_gpu_s(at_s) for record in slowly)
+        values = stoppable.by_attained_service(at_s).negative_values
+        assert values == [-record.attained_gpu_s(at_s) for record in slowly]
 
 
 def test_the_jobs_without_a_lease_are_the_same_object_while_they_are_the_same_jobs() -> None:

@@ -1,6 +1,7 @@
 """Loading models of other kinds than score; test_score.py covers that kind from end to end."""
 
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -222,6 +223,14 @@ def test_columns_that_the_signature_prescribes(tmp_path: Path) -> None:
     columns = {**ORDER_COLUMNS, "jobs": jobs.columns}
     model = load(install_order(tmp_path, columns=columns), prescribing, FakeClock())
     assert model.columns["jobs"] == jobs.columns
+
+
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    path = install_order(tmp_path)
+    path.unlink()
+    os.mkfifo(path)
+    with pytest.raises(PolicyError, match=r"policy\.onnx is a pipe; want a file"):
+        load(path, ORDER, FakeClock())
 
 
 def test_limits_of_the_kind(tmp_path: Path) -> None:
