@@ -57,6 +57,7 @@ def measure(minutes: float) -> dict[str, object]:
         "files_end": last[2],
         "disk_mb_end": last[3],
         "longest_stall_ms": figures["longest_stall_ms"],
+        "longest_turn_cpu_ms": figures["longest_turn_cpu_ms"],
     }
 
 

@@ -87,16 +87,18 @@ class Engine:
             self._team = self._table.queue.owners = Team(self.cluster, config.agents)
             candidates = AgentCandidates(policies.candidates, self._team)
             self.policies = policies = replace(policies, candidates=candidates)
+        # Not a method: an engine in no reference cycle is freed at once when another replaces it.
+        ask_gate = partial(_ask_gate, self._table, self._gate, self._scorer)
         self._preemption = Preemption(
-            self._table, self._preempt, policies.candidates, self._scorer, self._ask_gate
+            self._table, self._preempt, policies.candidates, self._scorer, ask_gate
         )
         self._released = ReleasedPreemptors(self._table)
         self._standing = StandingPins(
-            self._table, policies.candidates, self._scorer, self._ask_gate, self._released.add
+            self._table, policies.candidates, self._scorer, ask_gate, self._released.add
         )
         self._pass = QueuePass(
             self._table,
-            PassPolicies(policies.candidates, self._gate, self._ask_gate, self._scorer),
+            PassPolicies(policies.candidates, self._gate, ask_gate, self._scorer),
             self._standing,
             self._released,
             Promises(self._table, policies.ends, slot),
@@ -359,21 +361,30 @@ class Engine:
 
     # -- the gate --------------------------------------------------------------------------
 
-    def _ask_gate(self, record: JobRecord, candidates: Candidates, at_s: float) -> GateVerdict:
-        offer = Offer(
-            job=record,
-            waited_s=at_s - record.queued_s,
-            shape=candidates.shape,
-            tier=candidates.tier,
-            cluster=self.cluster,
-            at_s=at_s,
-            waiting_count=len(self._table.waiting),
-            lost_frac=partial(self._scorer.lost_frac, candidates, record.spec),
-        )
-        return self._gate.decide(offer)
-
     # -- for tests -------------------------------------------------------------------------
 
     def check_invariants(self) -> None:
         """Raise AssertionError where the state contradicts itself."""
         check_invariants(self._table)
+
+
+def _ask_gate(
+    table: JobTable,
+    gate: GateSlot,
+    scorer: Scorer,
+    record: JobRecord,
+    candidates: Candidates,
+    at_s: float,
+) -> GateVerdict:
+    """Ask whether a job starts now on the best of the candidates, or waits."""
+    offer = Offer(
+        job=record,
+        waited_s=at_s - record.queued_s,
+        shape=candidates.shape,
+        tier=candidates.tier,
+        cluster=table.cluster,
+        at_s=at_s,
+        waiting_count=len(table.waiting),
+        lost_frac=partial(scorer.lost_frac, candidates, record.spec),
+    )
+    return gate.decide(offer)

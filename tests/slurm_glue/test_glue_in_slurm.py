@@ -195,6 +195,7 @@ def test_the_job_map_lives_as_long_as_the_job(cluster: LocalSlurm, live: Runtime
     def names() -> set[str]:  # the hooks write and remove meanwhile
         return {path.name for path in folder.iterdir()}
 
+    cluster.wait_for_state(job, "RUNNING")
     _wait_until(lambda: names() == {"2", "5"}, "not entered")
     assert [(folder / name).read_text() for name in ("2", "5")] == [f"{job}\n"] * 2
     cluster.run("scancel", job)

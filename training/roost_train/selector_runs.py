@@ -22,6 +22,7 @@ from roost_engine.prediction.predictors import Predictors
 from roost_engine.queue.selector import RankModel, SelectorOrder
 from roost_sim.information.policy_information import PolicyInformation
 from roost_sim.runs.simulation import introduce, prepare
+from roost_sim.sweeps.process_engine import end_with_parent
 from roost_train.environments.episodes import Episodes
 
 _COLLECT_EVERY = 100_000  # objects
@@ -95,6 +96,7 @@ def _learn(known: Mapping[str, Sequence[Episodes]]) -> None:
     global _known
     _known = known
     gc.set_threshold(_COLLECT_EVERY)  # a run makes hardly any cycles; see simulation.simulate
+    end_with_parent()  # the pool's own workers wait for ever then
 
 
 def _perform(name: str, case: Case) -> float:

@@ -370,9 +370,10 @@ class SlurmCli:
     async def _answer_to(self, argv: Argv) -> str:
         return await self._run(argv)
 
-    async def _all_details(self, wanted: Collection[int]) -> dict[int, JobDetail]:
+    async def _all_details(self, wanted: Collection[int]) -> tuple[int, dict[int, JobDetail]]:
         text = await self._run(commands.show_jobs())
-        return await asyncio.to_thread(self._records.details, text, wanted)
+        found = await asyncio.to_thread(self._records.details, text, wanted)
+        return text.count("\nJobId=") + 1, found
 
     async def _detail(self, job_id: str) -> JobDetail | None:
         """Read one job's details; None when the job is gone, or its record is forged."""

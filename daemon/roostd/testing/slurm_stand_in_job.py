@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from itertools import combinations
 
 from roost_engine.domain.model import JobId, NodeName, NodeSpec
 from roost_slurm.hostlist import compress, expand
@@ -121,7 +120,7 @@ def allocate(
     job: StandInJob, nodes: Mapping[NodeName, NodeSpec], free: Mapping[NodeName, FreeNode]
 ) -> tuple[AllocatedNode, ...] | None:
     """Choose nodes and GPUs as Slurm would; None where the job does not fit now."""
-    required = expand(job.required_nodes)
+    required = set(expand(job.required_nodes))
     for node_count in _node_counts(job, len(required), len(nodes)):
         wanted = Wanted.of(job, node_count)
         if wanted is None:
@@ -131,9 +130,12 @@ def allocate(
             for name, left in free.items()
             if (node := wanted.on(nodes[name], left, job)) is not None
         ]
-        for chosen in combinations(fitting, node_count):
-            if set(required) <= {node.node for node in chosen}:
-                return chosen
+        names = {node.node for node in fitting}
+        if len(fitting) < node_count or not names.issuperset(required):
+            continue
+        others = [node.node for node in fitting if node.node not in required]
+        chosen = {*required, *others[: node_count - len(required)]}
+        return tuple(node for node in fitting if node.node in chosen)
     return None
 
 

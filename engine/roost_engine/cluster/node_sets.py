@@ -8,6 +8,7 @@ when it was stored.
 from bisect import bisect_right, insort
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeAlias, TypeVar
+from weakref import WeakMethod
 
 import numpy as np
 from numpy.typing import NDArray
@@ -79,10 +80,13 @@ class _SetsByLevel(dict[int, NodeSet]):
     __slots__ = ("_make",)
 
     def __init__(self, make: Callable[[int], NodeSet]) -> None:
-        self._make = make
+        self._make = WeakMethod(make)  # its object has this dict: no reference cycle
 
     def __missing__(self, level: int) -> NodeSet:
-        return self._make(level)
+        make = self._make()
+        assert make is not None, "asked after its Levels are gone"
+        found: NodeSet = make(level)
+        return found
 
 
 class Levels:

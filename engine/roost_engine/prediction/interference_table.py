@@ -6,9 +6,8 @@ shrunk towards 0 by as many imagined observations:
 
     residual(a beside b) = as victim(a) + beside(b, as a saw it) + placed(a on this level)
 
-Only reports of a's own user enter rows of a, and rows of a correct predictions of a only. So a user
-who reports nonsense spoils the predictions for that user's jobs, and no others. One report counts
-for at most three spreads, and a correction is never more than one prior spread.
+Only reports of a's own user enter rows of a: a user who reports nonsense changes no row of other
+users. One report counts for at most three spreads.
 """
 
 from collections.abc import Iterable, Mapping
@@ -90,20 +89,6 @@ class Residuals:
         self.predicted, self.observed = predicted, observed
 
 
-class Correction(NamedTuple):
-    """What the table changes of a prediction.
-
-    Attributes:
-        mean: to be added to the mean.
-        spread: the corrected spread.
-        report_count: reports that it rests on.
-    """
-
-    mean: float
-    spread: float
-    report_count: float
-
-
 @dataclass(frozen=True, slots=True)
 class TableState:
     """Everything learned, as plain data."""
@@ -138,7 +123,7 @@ class InterferenceTable:
         speed_frac: float,
         placement: str = "",
     ) -> None:
-        """Take in one report.
+        """Count one report.
 
         Args:
             kind: of the job that reported.
@@ -163,20 +148,6 @@ class InterferenceTable:
             self._row(Key(kind, other, level)).add(left / len(pairs), predicted, observed)
         while len(self._rows) > MOST_ROWS:
             del self._rows[next(iter(self._rows))]
-
-    def correction(self, kind: str, beside: Iterable[tuple[str, str]], spread: float) -> Correction:
-        """Return what is to be changed of a prediction with this spread."""
-        row = self._rows.get(Key(kind, ALONE, ""))
-        if row is None:
-            return Correction(0.0, spread, 0.0)
-        pairs = dict.fromkeys(beside)
-        mean = row.mean + sum(self._mean(Key(kind, other, level)) for other, level in pairs)
-        shrunk = sqrt(
-            (spread * spread * _FEW_COUNT + row.square) / (row.count + _FEW_COUNT)
-            - min(row.mean * row.mean, row.square / (row.count + _FEW_COUNT))
-        )
-        limit = PRIOR_SPREAD
-        return Correction(min(max(mean, -limit), limit), max(shrunk, 0.02), row.count)
 
     def worst(self, count: int | None) -> list[tuple[Key, Residuals]]:
         """Return the rows of pairs and placements, the most mispredicted first; None: all."""

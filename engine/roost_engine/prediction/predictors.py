@@ -6,6 +6,7 @@ and preemption read them.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from roost_engine.cluster.tiers import closest_tier, tier_of
@@ -61,8 +62,10 @@ class Predictors:
         self.history = history or RunTimeHistory(reads_limits)
         self.backlog = Backlog()
         self.users = UserService()
-        self.service_left = ServiceLeft(self.run_times)
         self._blended = None if blend is None else BlendedRunTimes(self.history, blend)
+        # Not a method: predictors in no reference cycle are freed with their engine.
+        asked = self._blended or self.history
+        self.service_left = ServiceLeft(partial(_run_times, self.history, asked))
 
     @property
     def run_time_model(self) -> RunTimeModel | None:
@@ -130,9 +133,7 @@ class Predictors:
 
     def run_times(self, job: JobRecord, at_s: float) -> RunTimes:
         """Return how long a job may still run, by the jobs like it."""
-        if job.started_s is None:  # a stopped job does not grow older
-            self.history.pause(job.job_id, done_s(job, at_s), at_s)
-        return (self._blended or self.history).times(job.spec, done_s(job, at_s), at_s)
+        return _run_times(self.history, self._blended or self.history, job, at_s)
 
     def expected_times(self, job: JobRecord, at_s: float) -> RunTimes:
         """Return the same, and note nothing: for readers outside the engine."""
@@ -161,3 +162,14 @@ class Predictors:
         self.speed.restore(state.speed)
         self.history.restore(state.history)
         self.users = UserService.of(state.users)
+
+
+def _run_times(
+    history: RunTimeHistory,
+    asked: RunTimeHistory | BlendedRunTimes,
+    job: JobRecord,
+    at_s: float,
+) -> RunTimes:
+    if job.started_s is None:  # a stopped job does not grow older
+        history.pause(job.job_id, done_s(job, at_s), at_s)
+    return asked.times(job.spec, done_s(job, at_s), at_s)

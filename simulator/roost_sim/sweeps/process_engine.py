@@ -5,6 +5,7 @@ OOM killer, and concurrent.futures' cannot drop runs that take minutes. Here eac
 a dead worker loses only its own case.
 """
 
+import ctypes
 import multiprocessing
 import os
 import signal
@@ -16,6 +17,7 @@ from multiprocessing.context import SpawnProcess
 from roost_sim.sweeps.sweep import Case, Failed, Finished, Sweep
 
 _STOP_S = 2.0
+_PR_SET_PDEATHSIG = 1
 
 
 def core_count() -> int:
@@ -111,9 +113,15 @@ class _Crew:
             self.dismiss(self.workers[0])
 
 
+def end_with_parent() -> None:
+    """Let the kernel end this process when its parent is killed: a case may take hours."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
 def _work(pipe: Connection, sweep: Sweep) -> None:
     """Perform cases until the other end of the pipe is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what Ctrl-C means
+    end_with_parent()
     while True:
         try:
             case = pipe.recv()

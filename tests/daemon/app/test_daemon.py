@@ -1,5 +1,4 @@
 import asyncio
-import gc
 import os
 import socket
 import time
@@ -14,6 +13,7 @@ from tests.daemon.running import config, running
 from roost_engine.domain.errors import ConfigError
 from roost_engine.domain.events import LoadSeen, TopologySeen
 from roost_engine.engine import Engine, EngineConfig
+from roost_engine.job_record import JobState
 from roost_engine.plugins.plugins import Policies
 from roost_engine.testing import builders
 from roost_formats.journal.codec import decode, encode
@@ -159,8 +159,8 @@ async def test_a_job_that_slurm_starts_at_once_tells_why_also_after_its_end(
         async with daemon.operator() as operator:
             running_told = await operator.ExplainJob(pb.ExplainJobRequest(job_id=job_id))
             slurm.end(job_id)
-            records = daemon.daemon.state.engine.records
-            await daemon.until(lambda: job_id not in dict(records()), "its end is known")
+            find = daemon.daemon.state.engine.find
+            await daemon.until(lambda: find(job_id).state is JobState.ENDED, "its end is known")
             ended_told = await operator.ExplainJob(pb.ExplainJobRequest(job_id=job_id))
 
     assert (running_told.job.state, ended_told.job.state) == (
@@ -387,8 +387,7 @@ async def test_the_first_engine_is_freed_by_a_reload(slurm: SlurmStandIn, tmp_pa
         gone = weakref.ref(daemon.daemon.state.engine)
         daemon.daemon.reload()
         await daemon.until(lambda: daemon.daemon.state.engine is not gone(), "a fresh engine")
-        gc.collect()
-        assert gone() is None
+        await daemon.until(lambda: gone() is None, "the end of the first engine")
 
 
 async def test_a_reload_changes_modes_at_once(slurm: SlurmStandIn, tmp_path: Path) -> None:

@@ -7,22 +7,32 @@ from collections.abc import Iterator
 import pytest
 
 from roostd.ops import collector as module
-from roostd.ops.collector import POLLS, Collector
+from roostd.ops.collector import POLLS, YOUNG_COUNT, Collector
+
+
+class Part:
+    """Knows its engine, or does not."""
+
+    def __init__(self, engine: "Engine | None" = None) -> None:
+        self.engine = engine
 
 
 class Engine:
-    """Is only freed by the collector: it is part of a cycle."""
+    """Is part of a cycle if it is told so; only the collector frees it then."""
 
-    def __init__(self) -> None:
-        self.itself = self
+    def __init__(self, *, in_cycle: bool = False) -> None:
+        self.part = Part(self if in_cycle else None)
 
 
 @pytest.fixture
 def collector() -> Iterator[Collector]:
+    thresholds = gc.get_threshold()
     with Collector() as collector:
+        assert gc.get_threshold()[0] == YOUNG_COUNT
         yield collector
     assert gc.isenabled()
     assert gc.get_freeze_count() == 0
+    assert gc.get_threshold() == thresholds
 
 
 def settle(collector: Collector) -> None:
@@ -34,28 +44,34 @@ def test_the_collector_rests_until_an_engine_has_the_jobs(collector: Collector) 
     for _ in range(POLLS - 1):
         collector.poll()
         assert not gc.isenabled()
-    assert gc.get_freeze_count() == 0
     collector.poll()
     assert gc.isenabled()
-    assert gc.get_freeze_count() > 1_000
 
 
-def test_what_is_there_is_frozen_once(collector: Collector) -> None:
-    settle(collector)
-    frozen_count = gc.get_freeze_count()
-    settle(collector)
-    assert gc.get_freeze_count() <= frozen_count
+def test_what_an_engine_is_given_is_frozen_as_it_comes(collector: Collector) -> None:
+    jobs = list[Part]()
+    for count in range(1, POLLS + 1):
+        frozen_count = gc.get_freeze_count()
+        jobs += [Part() for _ in range(1_000)]
+        collector.poll()
+        assert gc.get_freeze_count() >= max(frozen_count, 1_000 * count)
 
 
-def test_the_engine_before_is_freed_once_its_follower_has_the_jobs(collector: Collector) -> None:
+def test_an_engine_in_no_cycle_is_freed_by_the_next_though_it_is_frozen(
+    collector: Collector,
+) -> None:
     engine = Engine()
     gone = weakref.ref(engine)
     settle(collector)
-    del engine
-    gc.collect()
-    assert gone() is not None  # it is frozen
     collector.begin_engine()
-    settle(collector)
+    engine = Engine()
+    assert gone() is None
+
+
+def test_garbage_of_the_time_of_rest_is_freed(collector: Collector) -> None:
+    gone = weakref.ref(Engine(in_cycle=True))
+    assert gone() is not None
+    collector.poll()
     assert gone() is None
 
 
@@ -65,6 +81,6 @@ def test_what_a_long_scan_found_in_use_is_scanned_no_more(
     settle(collector)
     frozen_count = gc.get_freeze_count()
     monkeypatch.setattr(module, "LONG_S", 0.0)
-    many = [Engine() for _ in range(1_000)]
+    many = [Part() for _ in range(1_000)]
     gc.collect()
     assert gc.get_freeze_count() >= frozen_count + len(many)

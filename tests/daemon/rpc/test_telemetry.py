@@ -1,5 +1,6 @@
 import asyncio
 import contextlib
+import gc
 import math
 import random
 from collections import Counter
@@ -484,3 +485,26 @@ async def test_a_probe_that_loses_its_driver_takes_back_neither_links_nor_faults
     ]
     news = [event for event in served.emitted[2:] if isinstance(event, GpuHealthChanged)]
     assert [(event.gpu_index, event.fault) for event in news] == [(2, "")]
+
+
+async def test_a_stream_is_freed_without_the_garbage_collector(served: Served) -> None:
+    gc.collect()
+    gc.disable()
+    try:
+        async with served.probe_channel() as channel:
+            probe = Probe(served, channel)
+            await probe.greet(hello())
+            await probe.say(sample(0))
+            assert count_streams() == 1
+            probe.call.cancel()
+        for _ in range(100):
+            if not count_streams():
+                break
+            await asyncio.sleep(0.01)
+        assert not count_streams()  # ops.collector counts on it
+    finally:
+        gc.enable()
+
+
+def count_streams() -> int:
+    return sum(type(one).__name__ == "_Stream" for one in gc.get_objects())

@@ -36,16 +36,18 @@ class Controller:
     def __init__(self, details: Mapping[int, JobDetail | None]) -> None:
         self.details = dict(details)
         self.forged: set[int] = set()  # missing among all jobs' records
+        self.ended_count = 0
         self.asked: list[str] = []
         self.cache = DetailCache(self._show_all, self._show_one)
 
-    async def _show_all(self, wanted: Collection[int]) -> dict[int, JobDetail]:
+    async def _show_all(self, wanted: Collection[int]) -> tuple[int, dict[int, JobDetail]]:
         self.asked.append("all")
-        return {
+        found = {
             number: one
             for number, one in self.details.items()
             if one is not None and number not in self.forged
         }
+        return len(found) + self.ended_count, found
 
     async def _show_one(self, number: str) -> JobDetail | None:
         self.asked.append(number)
@@ -78,13 +80,25 @@ async def test_details_of_jobs_that_left_the_queue_are_forgotten() -> None:
     assert controller.cache.known == {}
 
 
-async def test_many_new_jobs_cost_one_question_and_a_dozen_cost_one_each() -> None:
-    jobs = [queued(number) for number in range(1, 14)]
+async def test_jobs_are_read_together_where_that_is_cheaper_than_one_by_one() -> None:
+    jobs = [queued(number) for number in range(1, 2_000)]
     controller = Controller({job.number: detail(job.number) for job in jobs})
-    assert await controller.questions(*jobs) == ["all"]
+    assert await controller.questions(jobs[0]) == ["1"]
+    assert await controller.questions(*jobs[:3]) == ["all"]
 
+    # In a long queue a list is dear: up to a dozen are read one by one.
+    assert await controller.questions(*jobs[:1_000]) == ["all"]
+    assert len(await controller.questions(*jobs[:1_012])) == 12
+    assert await controller.questions(*jobs[:1_025]) == ["all"]
+
+
+async def test_jobs_that_have_ended_make_a_list_dear_too() -> None:
+    jobs = [queued(number) for number in range(1, 20)]
     controller = Controller({job.number: detail(job.number) for job in jobs})
-    assert len(await controller.questions(*jobs[:12])) == 12
+    controller.ended_count = 5_000
+    assert await controller.questions(*jobs[:2]) == ["all"]  # how long it is was not known
+    assert len(await controller.questions(*jobs[:14])) == 12
+    assert await controller.questions(*jobs[:1]) == []
 
 
 async def test_forged_records_never_use_up_the_questions_of_other_jobs() -> None:

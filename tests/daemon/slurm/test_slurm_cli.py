@@ -18,7 +18,7 @@ from roost_slurm.commands import Argv
 from roost_slurm.scontrol import parse_jobs
 from roost_slurm.testing.cluster_plan import ClusterPlan
 from roost_slurm.testing.site_plan import PowerSavingPlan
-from roostd.slurm.port import JobNotWaiting, NotDue
+from roostd.slurm.port import JobNotWaiting, NodeClosed, NotDue
 from roostd.slurm.request import check_due
 from roostd.slurm.slurm_cli import SlurmCli
 
@@ -240,6 +240,19 @@ async def test_a_job_that_another_roostd_has_leased_is_never_changed(
         with pytest.raises(JobNotWaiting, match="leased by another roostd"):
             await change
     assert commands.updates == []
+
+
+@pytest.mark.parametrize("state", ["IDLE+DRAIN", "DOWN*", "MIXED+DRAIN"])
+async def test_a_node_that_was_closed_since_the_decision_gets_no_pin(
+    commands: RecordedCommands, port: SlurmCli, state: str
+) -> None:
+    port._wall_clock = lambda: AFTER_BEGIN_S
+    shown = read(RELEASE, "show_nodes.txt").split("\n")[0]
+    commands.answer("nodes n1", shown, re.sub(r"State=\S+", f"State={state}", shown))
+    await port.pin(LEASED, placement("n1", 2, 3))
+    with pytest.raises(NodeClosed, match="n1"):
+        await port.pin(LEASED, placement("n1", 2, 3))
+    assert len(commands.updates) == 1
 
 
 async def test_a_job_that_slurm_forgot_is_gone(commands: RecordedCommands, port: SlurmCli) -> None:

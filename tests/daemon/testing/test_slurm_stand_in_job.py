@@ -1,7 +1,15 @@
 import pytest
 
 from roost_engine.testing import builders
-from roostd.testing.slurm_stand_in_job import FreeNode, StandInJob, Wanted, detail, queued
+from roostd.testing.slurm_stand_in_job import (
+    FreeNode,
+    StandInJob,
+    Wanted,
+    allocate,
+    detail,
+    free_on,
+    queued,
+)
 from roostd.testing.slurm_stand_in_submission import Submission, jobs_of
 
 
@@ -47,6 +55,25 @@ def test_an_excluded_node_does_not_fit() -> None:
     wanted = Wanted.of(asks, 1)
     assert wanted is not None
     assert wanted.on(builders.node("n1", 4), FreeNode({0}, 8, 0), asks) is None
+
+
+def test_a_job_gets_the_nodes_that_it_names_and_the_first_others() -> None:
+    nodes = {spec.name: spec for spec in (builders.node(f"n{n}", 8) for n in range(1, 5))}
+
+    chosen = allocate(job(gpus_per_node=8, nodes=(3, 3), node_list="n4"), nodes, free_on(nodes, ()))
+
+    assert chosen is not None
+    assert [node.node for node in chosen] == ["n1", "n2", "n4"]
+
+
+@pytest.mark.timeout(10)  # when every set of nodes was tried, there were a million of them
+def test_a_job_waits_for_a_full_node_without_trying_every_set_of_others() -> None:
+    specs = [builders.node(f"n{number}", 8) for number in range(100)]
+    nodes = {spec.name: spec for spec in specs}
+    free = free_on(nodes, ())
+    free[specs[7].name].gpus.clear()
+
+    assert allocate(job(gpus=8, node_list="n7"), nodes, free) is None
 
 
 def test_squeue_and_scontrol_show_the_same_job() -> None:

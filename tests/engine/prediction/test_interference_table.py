@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roost_engine.prediction.interference_model import PRIOR_SPREAD
 from roost_engine.prediction.interference_table import (
     InterferenceTable,
+    Key,
     log_slowdown,
 )
 
@@ -22,42 +22,38 @@ def learned(*speeds: float, kind: str = "1 lm", predicted: float = 0.1) -> Inter
     return table
 
 
-def test_an_unknown_kind_is_not_corrected() -> None:
-    assert learned().correction("1 lm", BESIDE, 0.2) == (0.0, 0.2, 0.0)
+def residual_of(table: InterferenceTable, kind: str, *beside: tuple[str, str]) -> float:
+    """What the rows of a kind beside others add up to."""
+    own, pairs = table.kinds().get(kind), dict(table.worst(None))
+    found = [pairs[key].mean for pair in beside if (key := Key(kind, *pair)) in pairs]
+    return (0.0 if own is None else own.mean) + sum(found)
 
 
-def test_reports_correct_more_the_more_there_are() -> None:
+def test_an_unknown_kind_has_no_rows() -> None:
+    assert not learned().kinds()
+    assert not learned().worst(None)
+
+
+def test_reports_count_more_the_more_there_are() -> None:
     speed = math.exp(-0.4)
-    means = [learned(*[speed] * count).correction("1 lm", BESIDE, 0.2).mean for count in (1, 4, 40)]
+    means = [residual_of(learned(*[speed] * count), "1 lm", *BESIDE) for count in (1, 4, 40)]
     assert means == sorted(means)
     assert 0.1 < means[0] < means[2] == pytest.approx(0.3, abs=0.03)
-    spreads = [
-        learned(*[speed] * count).correction("1 lm", BESIDE, 0.2).spread for count in (1, 4, 40)
-    ]
-    assert spreads == sorted(spreads, reverse=True)
 
 
-def test_another_pair_of_the_kind_is_corrected_less() -> None:
+def test_another_pair_of_the_kind_has_the_residual_of_the_kind_alone() -> None:
     table = learned(*[math.exp(-0.4)] * 3)
-    same = table.correction("1 lm", BESIDE, 0.2).mean
-    other = table.correction("1 lm", [("3 vgg", "gpu")], 0.2).mean
-    assert 0 < other < same
+    assert 0 < residual_of(table, "1 lm", ("3 vgg", "gpu")) < residual_of(table, "1 lm", *BESIDE)
 
 
 @given(speeds=st.lists(st.floats(allow_nan=True, allow_infinity=True), max_size=30))
-def test_a_liar_changes_no_prediction_of_other_users_and_little_of_his_own(
-    speeds: list[float],
-) -> None:
-    honest = learned(0.8, 0.8, kind="2 bert")
-    before = honest.correction("2 bert", [("1 lm", "gpu")], 0.2)
+def test_a_liar_changes_no_row_of_other_users_and_few_of_the_own(speeds: list[float]) -> None:
+    table = learned(0.8, 0.8, kind="2 bert")
+    before = table.state().rows
     for speed in speeds:
-        honest.observe("1 lm", BESIDE, 0.1, 0.2, speed)
-    assert honest.correction("2 bert", [("1 lm", "gpu")], 0.2) == before
-    assert honest.correction("7 gpt", [("1 lm", "gpu")], 0.2) == (0.0, 0.2, 0.0)
-    own = honest.correction("1 lm", BESIDE, 0.2)
-    assert abs(own.mean) <= PRIOR_SPREAD
-    assert math.isfinite(own.spread)
-    assert own.spread > 0
+        table.observe("1 lm", BESIDE, 0.1, 0.2, speed)
+    assert [row for row in table.state().rows if row[0].kind == "2 bert"] == list(before)
+    assert abs(residual_of(table, "1 lm", *BESIDE)) <= 2 * 0.6  # three spreads, in both its rows
 
 
 def test_absurd_reports_are_counted_and_not_learned() -> None:
@@ -70,7 +66,7 @@ def test_absurd_reports_are_counted_and_not_learned() -> None:
 
 def test_one_wild_report_counts_for_three_spreads_at_most() -> None:
     table = learned(1e-6)
-    assert table.correction("1 lm", [], 0.2).mean == pytest.approx(0.6 / 3)
+    assert residual_of(table, "1 lm") == pytest.approx(0.6 / 3)
 
 
 def test_the_worst_rows_come_first_and_state_is_plain() -> None:
@@ -90,4 +86,4 @@ def test_a_kind_that_changes_is_learned_again() -> None:
     table = learned(*[0.5] * 200)
     for _ in range(60):
         table.observe("1 lm", BESIDE, 0.1, 0.2, math.exp(-0.1))
-    assert table.correction("1 lm", [], 0.2).mean < 0.25
+    assert residual_of(table, "1 lm") < 0.25

@@ -1,5 +1,6 @@
 """Which jobs get a seat beside which; then random events, against the rules of sharing."""
 
+import weakref
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -63,6 +64,14 @@ def asks(
     return replace(
         job(job_id, gpus=gpus), shares_gpus=shares, gpu_memory_bytes=gib * GIB, model=model
     )
+
+
+def test_an_engine_that_shares_gpus_is_freed_by_its_last_reference() -> None:
+    site = harness()
+    site.run(asks("1"), asks("2"), asks("3"))
+    gone = weakref.ref(site.engine)
+    del site
+    assert gone() is None
 
 
 def test_the_third_job_on_two_gpus_shares_and_the_fifth_waits() -> None:

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 
 from roost_sim.catalogue.compositions import find_policy
 from roost_sim.clusters.presets import preset
@@ -62,11 +63,13 @@ def done(policy: str, seed: int, load: float | None = None, **figures: float | N
 
 
 class Scripted(Sweep):
-    """Does as the name of the policy says: works, fails, or takes its process down with it."""
+    """Does as the policy's name says: works, fails, sleeps, or takes its process down with it."""
 
     def perform(self, case: Case) -> Finished:
         if case.policy == "dies":
             os.kill(os.getpid(), signal.SIGKILL)
+        if case.policy == "sleeps":
+            time.sleep(600.0)
         if case.policy == "leaves":
             os._exit(3)
         return Failed(case, "as told") if case.policy == "fails" else done(case.policy, case.seed)

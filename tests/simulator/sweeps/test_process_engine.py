@@ -1,3 +1,11 @@
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
 from tests.simulator.sweeps.cases import Scripted, sweep, template
 
 from roost_sim.sweeps.process_engine import ProcessEngine
@@ -50,3 +58,44 @@ def test_closing_gives_up_the_rest() -> None:
 
 def test_no_case_needs_no_process() -> None:
     assert list(ProcessEngine(2).perform(sweep(), [])) == []
+
+
+SLEEPER = """
+import multiprocessing
+import threading
+from tests.simulator.sweeps.test_process_engine import cases, ProcessEngine, Scripted, template
+
+if __name__ == "__main__":
+    running = ProcessEngine(1).perform(Scripted(template=template()), cases("works", "sleeps"))
+    next(running)
+    (worker,) = multiprocessing.active_children()
+    threading.Timer(0.5, lambda: print(worker.pid, flush=True)).start()
+    next(running)  # the worker sleeps by the time that it is named
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_workers_end_with_a_parent_that_is_killed(tmp_path: Path, number: signal.Signals) -> None:
+    script = tmp_path / "sleeper.py"
+    script.write_text(SLEEPER)
+    root = Path(__file__).parents[3]
+    environment = {**os.environ, "PYTHONPATH": str(root)}
+    with subprocess.Popen(
+        [sys.executable, str(script)], env=environment, stdout=subprocess.PIPE, text=True
+    ) as parent:
+        assert parent.stdout is not None
+        worker = parent.stdout.readline().strip()
+        assert "spawn_main" in command_of(worker)
+        parent.send_signal(number)
+    deadline_s = time.monotonic() + 20.0
+    while command_of(worker):
+        assert time.monotonic() < deadline_s
+        time.sleep(0.05)
+
+
+def command_of(pid: str) -> str:
+    """Return the command line of a process; "" when it has ended."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
