@@ -359,8 +359,6 @@ class Engine:
         for job in moved:
             queue.add(table.jobs[job.job_id], event.at_s)
 
-    # -- the gate --------------------------------------------------------------------------
-
     # -- for tests -------------------------------------------------------------------------
 
     def check_invariants(self) -> None:

@@ -8,7 +8,6 @@ import contextlib
 import gc
 import os
 import pickle
-import signal
 import sys
 import time
 from dataclasses import dataclass
@@ -124,7 +123,6 @@ def few_collections() -> None:
 def main() -> None:
     """Be the process."""
     few_collections()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C in a terminal is for the daemon
     with contextlib.suppress(OSError):  # the system call filter of roostd.service refuses it
         os.nice(_NICENESS)
     serve(sys.stdin.buffer, sys.stdout.buffer)

@@ -54,6 +54,7 @@ class ProcessEvaluator:
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
+            start_new_session=True,  # Ctrl-C in a terminal is for the daemon
         )
         try:
             async with asyncio.timeout(self._limit_s):

@@ -9,7 +9,6 @@ The daemon talks to it as `worker_process` says.
 import contextlib
 import os
 import pickle
-import signal
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -225,7 +224,6 @@ def serve(requests: BinaryIO, answers: BinaryIO) -> None:
 
 def main() -> None:
     """Be the process."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C in a terminal is for the daemon
     with contextlib.suppress(OSError):  # the system call filter of roostd.service refuses it
         os.nice(_NICENESS)
     serve(sys.stdin.buffer, sys.stdout.buffer)

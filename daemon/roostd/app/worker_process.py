@@ -45,6 +45,7 @@ class WorkerProcess:
                     *self._argv,
                     stdin=asyncio.subprocess.PIPE,
                     stdout=asyncio.subprocess.PIPE,
+                    start_new_session=True,  # Ctrl-C in a terminal is for the daemon
                 )
             assert process.stdin is not None
             assert process.stdout is not None

@@ -105,14 +105,12 @@ def test_a_process_that_may_not_yield_to_others_answers_all_the_same(
     def refuse(increment: int) -> int:
         raise PermissionError(increment)
 
-    before = signal.getsignal(signal.SIGINT)
+    answers = BytesIO()
     monkeypatch.setattr(os, "nice", refuse)
-    monkeypatch.setattr(sys, "stdin", TextIOWrapper(BytesIO()))
-    try:
-        module.main()
-        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
-    finally:
-        signal.signal(signal.SIGINT, before)
+    monkeypatch.setattr(sys, "stdin", TextIOWrapper(BytesIO(struct.pack(">Q", 4) + b"junk")))
+    monkeypatch.setattr(sys, "stdout", TextIOWrapper(answers))
+    module.main()
+    assert b"UnpicklingError" in answers.getvalue()
 
 
 async def test_stopping_twice_is_harmless(worker: ForecastWorker) -> None:

@@ -1,5 +1,6 @@
 """worker_process: messages to a process, and what becomes of one that dies or hangs."""
 
+import os
 from collections.abc import AsyncIterator
 
 import pytest
@@ -34,6 +35,14 @@ async def test_one_process_answers_one_message_after_the_other(worker: WorkerPro
     pid = worker.pid
     assert await worker.ask(b"", 30.0) == b""
     assert worker.pid == pid is not None
+
+
+async def test_ctrl_c_in_the_terminal_of_the_daemon_does_not_reach_it(
+    worker: WorkerProcess,
+) -> None:
+    await worker.ask(b"one", 30.0)
+    assert worker.pid is not None
+    assert os.getsid(worker.pid) == worker.pid != os.getsid(0)
 
 
 async def test_after_a_death_the_next_message_has_another_process(worker: WorkerProcess) -> None:
