@@ -62,8 +62,14 @@ def wait_until_over(slurm: LocalSlurm, job_ids: Iterable[str], timeout_s: float)
     while missing:
         states = job_states(slurm)
         missing = {job_id for job_id in missing if states.get(job_id) not in _FINAL}
-        assert time.monotonic() < deadline_s, {job_id: states.get(job_id) for job_id in missing}
+        assert time.monotonic() < deadline_s, _records(slurm, missing)
         time.sleep(0.2)
+
+
+def _records(slurm: LocalSlurm, job_ids: Iterable[str]) -> str:
+    """What Slurm says of some jobs and of the nodes: why they have not ended."""
+    asked = [("job", job_id) for job_id in job_ids] + [("nodes",)]
+    return "".join(slurm.run("scontrol", "-o", "show", *what, check=False) for what in asked)
 
 
 def job_states(slurm: LocalSlurm) -> dict[str, str]:
