@@ -117,9 +117,9 @@ class Monitor:
 
     def _compare_mig(self, load: DriverLoad) -> None:
         """Read the facts again if a GPU was switched to MIG mode or back: then it takes no jobs."""
-        for now, known in zip(load.gpus, self._facts.gpus, strict=False):
-            if now.mig_enabled not in (None, known.mig_enabled):
-                self.refresh()
+        pairs = zip(load.gpus, self._facts.gpus, strict=False)
+        if any(now.mig_enabled not in (None, known.mig_enabled) for now, known in pairs):
+            self.refresh()
 
     def _note(self, fault: str | None) -> None:
         if fault == self.fault:
