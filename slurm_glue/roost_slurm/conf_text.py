@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _ENCODING, _ERRORS = "utf-8", "surrogateescape"  # a comment in Latin-1 is written back as it was
-_CONTINUES = re.compile(r"\\\s*$")
+_CONTINUES = re.compile(r"\\\s*$")  # without the comment, which Slurm takes away first
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +18,7 @@ class ConfText:
         number: of its first line in the file.
         lines: of the file.
         text: all of them as one, without the comment.
-        comment: with its `#`, "" for none.
+        comment: those of all of them, with their `#`; "" for none.
     """
 
     number: int
@@ -33,7 +33,7 @@ def conf_lines(text: str) -> Iterator[ConfText]:
     number = 0
     for number, line in enumerate(text.splitlines(), start=1):
         lines.append(line)
-        if not _CONTINUES.search(line):
+        if not _CONTINUES.search(line.partition("#")[0]):
             yield _joined(number, lines)
             lines = []
     if lines:
@@ -41,9 +41,10 @@ def conf_lines(text: str) -> Iterator[ConfText]:
 
 
 def _joined(last: int, lines: list[str]) -> ConfText:
-    whole = "".join(_CONTINUES.sub("", line) for line in lines)
-    text, hash_, comment = whole.partition("#")
-    return ConfText(last - len(lines) + 1, tuple(lines), text, hash_ + comment)
+    parts = [line.partition("#") for line in lines]
+    text = "".join(_CONTINUES.sub("", words) for words, _, _ in parts)
+    comments = [hash_ + comment for _, hash_, comment in parts if hash_]
+    return ConfText(last - len(lines) + 1, tuple(lines), text, " ".join(comments))
 
 
 def read_conf(path: Path) -> str:

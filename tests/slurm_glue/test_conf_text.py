@@ -13,6 +13,12 @@ def test_a_backslash_at_the_end_goes_on_below() -> None:
     assert (third.number, third.text) == (4, "C=3 ")
 
 
+def test_a_comment_is_taken_away_before_slurm_looks_for_a_backslash() -> None:
+    first, second = conf_lines("# old \\\nA=1 \\ # why\n B=2 # too")
+    assert (first.text, first.comment) == ("", "# old \\")
+    assert (second.number, second.text, second.comment) == (2, "A=1  B=2 ", "# why # too")
+
+
 def test_lines_end_as_on_any_system() -> None:
     assert [line.text for line in conf_lines("A=1\r\nB=2 \\\r\n\tC=3\r\n")] == ["A=1", "B=2 \tC=3"]
 

@@ -96,9 +96,8 @@ class PausedRun:
         self.features = SelectorFeatures(self._policies.predictors)
         self._turn: _Turn | None = None
         self._seen: SelectorInput | None = None  # of this moment, if nothing has been placed since
-        self._none_fits: tuple[Sequence[JobRecord], int] | None = (
-            None  # queue, state of the cluster
-        )
+        # A queue of which nothing fitted, and the cluster's change_count then.
+        self._none_fits: tuple[Sequence[JobRecord], int] | None = None
         self._order.free(False)
         self.driver.begin(introduce(run.cluster), prepared.arrivals)
 
