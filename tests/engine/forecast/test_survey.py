@@ -71,6 +71,25 @@ def test_waiting_jobs_have_the_keys_and_shapes_of_the_engine(engine: Engine) -> 
     assert found.wishes[found.waiting[1].wish].parts == (Part(2, 4, 0b11),)  # the tightest
 
 
+@pytest.mark.parametrize(
+    ("kind", "gang_part_count"),
+    [(PlacementKind.CONSOLIDATION, 2), (PlacementKind.TIGHT_GANGS, 1), (PlacementKind.STRICT, 1)],
+)
+def test_a_gang_is_played_in_the_shapes_that_its_placement_rule_proposes(
+    kind: PlacementKind, gang_part_count: int
+) -> None:
+    plugins = Plugins(order=OrderKind.LAS, placement=kind)
+    engine = Engine(EngineConfig(), plugins.policies(HeuristicScore()))
+    for name in ("n1", "n2", "n3", "n4"):
+        engine.step(NodeSeen(at_s=0.0, node=node(name, 4)))
+        engine.step(JobStarted(at_s=1.0, job_id=JobId(name), shares=(share(name, 0, 1, 2),)))
+    engine.step(JobQueued(at_s=2.0, job=job("1", shape(4, 2), shape(2, 4))))
+    found = take(engine)
+    parts = found.wishes[found.waiting[0].wish].parts
+    assert parts[0] == Part(2, 4, 0b1111)
+    assert len(parts) == gang_part_count
+
+
 def test_a_node_list_counts(engine: Engine) -> None:
     engine.step(JobQueued(at_s=50.0, job=job("2", gpus=4, required=["n1"])))
     found = take(engine)
