@@ -18,7 +18,7 @@ from roost_engine.prediction.history import RunTimeHistory
 from roost_engine.prediction.history_kinds import kinds_of
 from roost_engine.prediction.run_times import RunTimes
 from roost_engine.prediction.service import done_s
-from roost_engine.queue.orders import ExpectingOrder
+from roost_engine.queue.orders import ExpectingOrder, ValuedOrder
 
 SPAN_S = 7 * 86_400.0
 _MOST_ARRIVALS = 5_000
@@ -173,6 +173,8 @@ def future_key(
         fresh = JobRecord(spec=spec, state=JobState.WAITING, queued_s=from_s + moved_s)
         if isinstance(order, ExpectingOrder):  # its `key` would count the job as one that waits
             keys.append(order.key_by(spec, times))
+        elif isinstance(order, ValuedOrder):  # its `key` may keep the value
+            keys.append(order.peek_key(fresh, from_s + moved_s))
         else:
             keys.append(order.key(fresh, from_s + moved_s))
     keys = [key_if_answered(order, key) for key in keys]

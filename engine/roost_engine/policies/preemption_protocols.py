@@ -86,7 +86,7 @@ class Displacement:
     """How waiting jobs displace running ones by values: the lower displaces the higher.
 
     Attributes:
-        value: of a job, at an engine time.
+        value: of a job, at an engine time; asking for it notes nothing.
         permission: which jobs may be stopped; None: every job.
         lease_s: a job is not stopped for so long after its start.
     """

@@ -21,6 +21,7 @@ from roost_engine.policies.protocols import SortKey
 from roost_engine.policies.slots import name_of
 from roost_engine.policies.stop_permission import StopPermission
 from roost_engine.policies.stoppable_jobs import Ranking
+from roost_engine.prediction.service import ServiceLeft
 from roost_engine.queue.orders import Value, attained_service
 
 ROUND_S = 360.0  # of Gavel (OSDI 2020)
@@ -100,20 +101,21 @@ def las_moves(config: LasMovesConfig) -> "WithMigration":
     )
 
 
-def learned_moves(config: LearnedMovesConfig, left: Value) -> "WithMigration":
+def learned_moves(config: LearnedMovesConfig, left: ServiceLeft) -> "WithMigration":
     """Make the rule `learned-moves`: the jobs with most left go first, and jobs migrate.
 
     Args:
         config: the numbers.
-        left: the value of the order that belongs to it: what jobs are expected to need still.
+        left: gives the values of the order that belongs to it: what jobs are expected to need.
     """
     return WithMigration.of(
         DisplaceBy(
-            left,
+            left.value,
             safe_s=config.lease_s,
             round_s=config.lease_s,
             permission=_permission(config.partitions),
             name="learned",
+            peek=left.peek,
         )
     )
 
@@ -141,6 +143,7 @@ class DisplaceBy:
         name: what operators call the rule.
         serves_deferred: see policies.ServesDeferred.
         ranks_by_runs: see policies.RankingPreemption.
+        peek: the value for readers outside the engine; None: `value` notes nothing.
     """
 
     value: Value
@@ -151,6 +154,7 @@ class DisplaceBy:
     name: str = "displacement"
     serves_deferred: bool = False
     ranks_by_runs: bool = False
+    peek: Value | None = None
     _change_s: float = field(default=inf, init=False)
     # The last ranking: by attained service, or the values of another one.
     _ranking: Ranking | None = field(default=None, init=False)
@@ -164,7 +168,8 @@ class DisplaceBy:
     @property
     def displacement(self) -> Displacement:
         """See policies.ValuedPreemption."""
-        return Displacement(value=self.value, permission=self.permission, lease_s=self.safe_s)
+        value = self.peek or self.value
+        return Displacement(value=value, permission=self.permission, lease_s=self.safe_s)
 
     def lease_s(self, job: JobRecord) -> float:
         """See policies.PreemptPolicy."""

@@ -30,6 +30,9 @@ class ValuedOrder(KeyedOrder, Protocol):
     def value(self) -> Value:
         """The value."""
 
+    def peek_key(self, job: JobRecord, at_s: float) -> SortKey:
+        """Return the key of a job to a reader outside the engine, and note nothing."""
+
 
 @runtime_checkable
 class ExpectingOrder(KeyedOrder, Protocol):
@@ -57,14 +60,21 @@ class OrderByValue:
     Attributes:
         value: the value of a job; it must not change while the job waits.
         name: what operators call the order.
+        peek: the value for readers outside the engine; None: `value` notes nothing.
     """
 
     value: Value
     name: str = "by value"
+    peek: Value | None = None
 
     def key(self, job: JobRecord, at_s: float) -> SortKey:
         """See policies.KeyedOrder."""
         return -job.spec.precedence, *self.value(job, at_s), *submission_key(job.spec)
+
+    def peek_key(self, job: JobRecord, at_s: float) -> SortKey:
+        """See ValuedOrder."""
+        value = self.peek or self.value
+        return -job.spec.precedence, *value(job, at_s), *submission_key(job.spec)
 
     def rank(self, view: QueueView) -> Sequence[JobId]:
         """See policies.OrderPolicy."""
