@@ -1,7 +1,7 @@
 """What one snapshot of Slurm's queue means: read once, in a thread where it is long."""
 
 import asyncio
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from roost_engine.domain.events import Event
@@ -15,7 +15,6 @@ from roostd.slurm.queue_view import SiteView, SlurmQueueView
 from roostd.slurm.sync import diff
 
 LONG_QUEUE = 300  # jobs: reading them takes about 5 ms
-_MOST_TRIES = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +71,7 @@ class LookAt:
 
 
 class Rereading:
-    """A look by settings that have changed, made in a thread before a fresh engine asks for it.
+    """A reading by settings that have changed, made in a thread before a fresh engine asks for it.
 
     In the event loop 10,000 jobs took half a second.
 
@@ -84,22 +83,12 @@ class Rereading:
         self._operator_view, self._leased = operator_view, leased
         self._made: tuple[object, SlurmQueueView, Look] | None = None
 
-    async def prepare(self, settings: object, now: Callable[[], LookAt]) -> None:
-        """Make a look; again where a poll has come between.
-
-        Args:
-            settings: by which the jobs are read.
-            now: returns the newest snapshot.
-        """
+    async def prepare(self, settings: object, asked: LookAt) -> None:
+        """Make a look at a long queue, by the settings in effect."""
         self._made = None
-        for _ in range(_MOST_TRIES):
-            asked = now()
-            if len(asked.snapshot.jobs) <= LONG_QUEUE:
-                return
+        if len(asked.snapshot.jobs) > LONG_QUEUE:
             look = await asyncio.to_thread(asked.read_anew, self._operator_view, self._leased)
-            if now().before is asked.before:
-                self._made = settings, asked.before, look
-                return
+            self._made = settings, asked.before, look
 
     def take(self, settings: object, asked: LookAt) -> Look:
         """Return the look that was made, or one that is made now where it is out of date."""

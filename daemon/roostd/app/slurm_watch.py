@@ -72,6 +72,7 @@ class SlurmWatch:
         self._rereading = Rereading(self._operator_view, self._leased)
         self._schedule = PollSchedule()
         self._awaited = AwaitedChanges(self._schedule)
+        self._reading = asyncio.Lock()  # of a long queue in a thread
         self._spool_folder = spool_folder
         self._spool = SpoolReader(spool_folder / SPOOL_FILE)
         self._view = SlurmQueueView()
@@ -126,7 +127,8 @@ class SlurmWatch:
         """
         reader, settings = self._reader, settings_of_reads(self._state.config)
         if reader is not None and settings != self._reads_for:
-            await self._rereading.prepare(settings, lambda: self._by_settings(reader))
+            async with self._reading:
+                await self._rereading.prepare(settings, self._by_settings(reader))
 
     def cluster_events(self) -> Iterator[Event]:
         """Yield the events that bring a fresh engine to the cluster's state of the last poll."""
@@ -265,7 +267,8 @@ class SlurmWatch:
         if is_first:
             self._leased.find_pins(self._snapshot)
         await asyncio.sleep(0)
-        look = await self._read_beside(self._reader, at_s, dump_s)
+        async with self._reading:
+            look = await self._read_beside(self._reader, at_s, dump_s)
         self._awaited.see(self._snapshot.jobs, look.view, asked_s)
         # Before the starts: for a moment the amounts of jobs that have started count twice.
         before_quotas, self._quotas = self._quotas, self._quotas_seen(at_s)

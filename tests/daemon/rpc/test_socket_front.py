@@ -107,10 +107,13 @@ async def test_a_user_has_eight_connections_and_root_eight_more_than_all_others(
 ) -> None:
     front, waits = SocketFront(tmp_path / "admin.sock"), asyncio.Event()
 
+    async def serve() -> None:
+        await waits.wait()
+
     def admitted(uid: int, wanted: int) -> int:
         count = 0
         while count < wanted and front._has_capacity(uid):
-            front._connections[asyncio.create_task(waits.wait())] = uid  # type: ignore[index]
+            front._connections[asyncio.create_task(serve())] = uid
             count += 1
         return count
 
