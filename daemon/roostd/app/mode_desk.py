@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping
 
 import structlog
 
-from roostd.app.policy_desk import PolicyDesk
+from roostd.app.promotion.policy_desk import PolicyDesk
 from roostd.config.config import Config, Mode, Partition
 from roostd.ops import audit
 from roostd.rpc.errors import UnknownPartition

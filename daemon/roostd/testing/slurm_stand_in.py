@@ -33,7 +33,7 @@ from roostd.slurm.request import (
     shares_of,
     unpin_calls,
 )
-from roostd.slurm.rules import SiteRules
+from roostd.slurm.rules.site_rules import SiteRules
 from roostd.testing.slurm_stand_in_job import (
     FreeNode,
     StandInJob,

@@ -12,7 +12,7 @@ from roost_engine.forecast.forecast import Forecast
 from roost_engine.plugins.plugins import Policies
 from roost_engine.testing.builders import job, share
 from roost_proto.v1 import operator_pb2 as pb
-from roostd.app.past_jobs import PastJobs
+from roostd.app.observation.past_jobs import PastJobs
 from roostd.rpc.errors import NoForecast
 from roostd.rpc.operator import OperatorService
 from roostd.rpc.past_jobs import past_explanation
