@@ -201,8 +201,9 @@ class ClusterGraph:
         gpus, free = cluster.gpu_count[: len(cluster)], POPCOUNT[self._seen[0]]
         has_gpus = gpus > 0
         parts = (free, gpus, (free == gpus) & has_gpus, has_gpus)
-        sums = [np.bincount(rack_of, weights=part, minlength=count) for part in parts]
-        free_sums, gpu_sums, idle_sums, nodes = sums
+        free_sums, gpu_sums, idle_sums, nodes = (
+            np.bincount(rack_of, weights=part, minlength=count).astype(np.float64) for part in parts
+        )
         at_least_1 = np.maximum(nodes, 1)
         self.racks = np.empty((count, len(RACK_COLUMNS)), dtype=np.float32)
         self.racks[:, 0] = free_sums / np.maximum(gpu_sums, 1)

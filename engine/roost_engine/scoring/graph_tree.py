@@ -63,8 +63,8 @@ def _missing(given: tuple[tuple[str, tuple[int, ...]], ...]) -> Mapping[str, Arr
                 counts[size] = count
     found = dict[str, Array]()
     for name in INPUT_SIZES.keys() - {name for name, _ in given}:
-        shape = [counts[size] if isinstance(size, str) else size for size in INPUT_SIZES[name]]
-        found[name] = np.zeros(shape, dtype=np.float32)
+        sizes = [counts[size] if isinstance(size, str) else size for size in INPUT_SIZES[name]]
+        found[name] = np.zeros(sizes, dtype=np.float32)
         found[name].flags.writeable = False
     return found
 
