@@ -26,6 +26,7 @@ TABLES = (
     "roostd",
     "roostd.app",
     "roost_sim",
+    "roost_slurm",
     "roost_train",
 )
 SELDOM = {"slurm": {"poll_interval_s": 600.0}}  # so that only the spool wakes the watch

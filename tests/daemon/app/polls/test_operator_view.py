@@ -10,7 +10,7 @@ from roost_engine.domain.actions import Place
 from roost_engine.domain.lazy import Lazy
 from roost_engine.domain.model import JobId, NodeName, Placement, Shape
 from roost_engine.domain.tier import Tier
-from roost_slurm.squeue import SlurmJobState
+from roost_slurm.text.squeue import SlurmJobState
 from roostd.slurm.comment import JobComment
 from roostd.state import Owner
 
