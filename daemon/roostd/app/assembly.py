@@ -236,8 +236,14 @@ class Assembly:
         self.begin_engine()
         self.decisions.restart(self.watch.cluster_events())
 
-    def _change_modes(self) -> None:
+    async def replace_engine_by_settings(self) -> None:
+        """Replace the engine after a change of settings by which jobs are read."""
+        await self.watch.prepare_settings()
+        self.replace_engine()
+
+    async def _change_modes(self) -> None:
         """Begin an engine for other modes, and let job_submit.lua know of them at once."""
+        await self.watch.prepare_settings()
         self.replace_engine()
         if not self.state.slurm_fault:
             self._heartbeat.write(self.state.config)

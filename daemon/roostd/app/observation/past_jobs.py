@@ -11,7 +11,7 @@ from roost_engine.domain.model import JobId, NodeShare
 from roost_engine.job_record import JobRecord, KnownJob, shares_of
 from roost_engine.placement.stock_gpus import choose_22_05, choose_since_24_05
 from roost_formats.journal.past_jobs import PastJob
-from roostd.state import DaemonState, Owner
+from roostd.state import DaemonState, LeftQueue, Owner
 
 _LIMITS = ("waits for Slurm's limit ", "Slurm would not start it: ")
 _UNKNOWN = Owner(user_id=-1, partition="")
@@ -82,6 +82,9 @@ class PastJobs:
         try:
             found = self._state.engine.find(event.job_id)
         except UnknownJob:
+            left = self._state.left_queue.get(event.job_id)
+            if left is not None:
+                self._record(_never_seen_to_run(self._state, event.job_id, left))
             return
         self._record(past_job(self._state, event.job_id, found, noted, event.at_s))
 
@@ -119,6 +122,22 @@ def past_job(
         limited_s=noted.limited_s,
     )
     return _with_choice(job, state, found)
+
+
+def _never_seen_to_run(state: DaemonState, job_id: JobId, left: LeftQueue) -> PastJob:
+    owner, epoch_s = left.owner or _UNKNOWN, state.clock.to_epoch_s
+    return PastJob(
+        job_id=job_id,
+        user_id=owner.user_id,
+        partition=owner.partition,
+        name=owner.name,
+        account=owner.account,
+        qos=owner.qos,
+        gpu_count=owner.gpu_count,
+        reason=left.reason,
+        queued_s=epoch_s(left.submit_s),
+        ended_s=epoch_s(left.left_s),
+    )
 
 
 def _with_choice(job: PastJob, state: DaemonState, found: KnownJob) -> PastJob:

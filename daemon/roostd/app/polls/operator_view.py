@@ -1,6 +1,7 @@
 """What operators may ask of Slurm's jobs: owners, comments, and why Roost leaves a job alone."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
 import structlog
@@ -14,7 +15,7 @@ from roostd.slurm.jobs import JobReader, Unmanaged, comment_of, is_of_another
 from roostd.slurm.port import QueueSnapshot
 from roostd.slurm.queue_reading import HELD
 from roostd.slurm.queue_view import SlurmQueueView
-from roostd.state import DaemonState, UnmanagedJob
+from roostd.state import DaemonState, LeftQueue, UnmanagedJob
 
 _log = structlog.get_logger(__name__)
 
@@ -33,6 +34,7 @@ class Shown:
     unmanaged: dict[JobId, UnmanagedJob]
     unmanaged_reasons: Mapping[JobId, str]
     comments: dict[JobId, JobComment]
+    left_queue: Mapping[JobId, LeftQueue]  # since the poll before
     other_lease_count: int  # waiting jobs that another roostd has leased
 
 
@@ -60,9 +62,11 @@ class OperatorView:
             reader: reads single jobs.
             before: the view of the poll before.
         """
+        unmanaged = self._unmanaged(snapshot, now, reader, before)
         return Shown(
             owners=self._owners(snapshot, now),
-            unmanaged=self._unmanaged(snapshot, now, reader, before),
+            unmanaged=unmanaged,
+            left_queue=dict(self._left_queue(now, before, unmanaged)),
             unmanaged_reasons=now.unmanaged,
             comments=self._comments(snapshot, now),
             other_lease_count=sum(job.is_pending and is_of_another(job) for job in snapshot.jobs),
@@ -73,6 +77,7 @@ class OperatorView:
         state, other_count = self._state, shown.other_lease_count
         state.owners, state.comments = shown.owners, shown.comments
         state.unmanaged, state.unmanaged_reasons = shown.unmanaged, shown.unmanaged_reasons
+        self._note_left_queue(shown)
         self._forget_decisions()
         if other_count and not state.owner_fault:
             _log.error("another_roostd", job_count=other_count)
@@ -87,6 +92,37 @@ class OperatorView:
             owner = owner_of(job, snapshot.details.get(job.number))
             owners.update(dict.fromkeys(map(JobId, job.job_ids), owner))
         return owners
+
+    def _left_queue(
+        self, now: SlurmQueueView, before: SlurmQueueView, unmanaged: Collection[JobId]
+    ) -> Iterator[tuple[JobId, LeftQueue]]:
+        """Yield the jobs that were left to Slurm and are gone, and that the engine never had."""
+        state = self._state
+        for job_id, left in state.unmanaged.items():
+            life = before.lives.get(job_id)
+            if life is None or job_id in now.lives or job_id in unmanaged:
+                continue
+            with suppress(UnknownJob):
+                state.engine.find(job_id)  # it remembers the job itself
+                continue
+            yield (
+                job_id,
+                LeftQueue(
+                    reason=left.reason,
+                    owner=state.owners.get(job_id),
+                    submit_s=state.clock.to_engine_s(life[1]),
+                    left_s=state.clock.now_s(),
+                ),
+            )
+
+    def _note_left_queue(self, shown: Shown) -> None:
+        """Remember as many jobs as the engine does; a number that Slurm uses again is another."""
+        kept = self._state.left_queue
+        kept.update(shown.left_queue)
+        for job_id in kept.keys() & shown.owners.keys():
+            del kept[job_id]
+        while len(kept) > self._state.engine.config.ended_job_count:
+            del kept[next(iter(kept))]
 
     def _forget_decisions(self) -> None:
         """Drop the decisions of earlier engines for jobs that have left Slurm and the engine."""

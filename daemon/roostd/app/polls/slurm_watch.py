@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import structlog
@@ -16,17 +16,19 @@ from roost_slurm.hooks.spool import SpoolReader
 from roost_slurm.text.assoc_mgr import AssocMgr
 from roost_slurm.text.versions import UnknownVersion, traits_of
 from roostd.app.decision.earlier_waits import since_submission
+from roostd.app.polls import queue_look
 from roostd.app.polls.awaited_changes import AwaitedChanges
 from roostd.app.polls.job_readings import job_reader, settings_of_reads
 from roostd.app.polls.leased_jobs import LeasedJobs
-from roostd.app.polls.operator_view import OperatorView, Shown
+from roostd.app.polls.operator_view import OperatorView
 from roostd.app.polls.poll_schedule import PollSchedule
+from roostd.app.polls.queue_look import Look, LookAt, Rereading
 from roostd.app.polls.seen_nodes import SeenNodes
 from roostd.ops.metrics import Metrics
 from roostd.slurm.jobs import JobReader
 from roostd.slurm.port import QueueSnapshot, SlurmPort
 from roostd.slurm.precedence import SeenPriorities, observe, resumed
-from roostd.slurm.queue_reading import LEFT_BY_LIMIT, view
+from roostd.slurm.queue_reading import LEFT_BY_LIMIT
 from roostd.slurm.queue_view import PendingJob, SiteView, SlurmQueueView
 from roostd.slurm.rules.opt_in import nodes_outside
 from roostd.slurm.rules.shares import user_shares
@@ -39,24 +41,6 @@ _log = structlog.get_logger(__name__)
 
 SPOOL_FILE = "events"
 _MOST_DUMP_S = 0.25  # counts as cost: 1.7 s without a poll, and a job's first lease is 5 s
-_LONG_QUEUE = 300  # jobs: reading them takes about 5 ms
-
-
-@dataclass(frozen=True, slots=True)
-class _Look:
-    """What one snapshot of the queue means.
-
-    Attributes:
-        view: the queue in the engine's terms.
-        shown: what operators may ask.
-        leases: the leased jobs that Roost may place, and those that it will not.
-        events: since the view before.
-    """
-
-    view: SlurmQueueView
-    shown: Shown
-    leases: tuple[Sequence[JobId], Sequence[JobId]]
-    events: tuple[Event, ...]
 
 
 class SlurmWatch:
@@ -85,8 +69,10 @@ class SlurmWatch:
         self._slurm, self._state, self._metrics, self._emit = slurm, state, metrics, emit
         self._leased = LeasedJobs(state, release, adopt)
         self._operator_view = OperatorView(state)
+        self._rereading = Rereading(self._operator_view, self._leased)
         self._schedule = PollSchedule()
         self._awaited = AwaitedChanges(self._schedule)
+        self._reading = asyncio.Lock()  # of a long queue in a thread
         self._spool_folder = spool_folder
         self._spool = SpoolReader(spool_folder / SPOOL_FILE)
         self._view = SlurmQueueView()
@@ -134,6 +120,16 @@ class SlurmWatch:
         self._handed_over[job_id] = reason
         self._schedule.add((0.0,))
 
+    async def prepare_settings(self) -> None:
+        """Read a long queue by settings that have changed, beside the loop, for `cluster_events`.
+
+        Nothing is to be awaited between the two.
+        """
+        reader, settings = self._reader, settings_of_reads(self._state.config)
+        if reader is not None and settings != self._reads_for:
+            async with self._reading:
+                await self._rereading.prepare(settings, self._by_settings(reader))
+
     def cluster_events(self) -> Iterator[Event]:
         """Yield the events that bring a fresh engine to the cluster's state of the last poll."""
         at_s = self._state.clock.now_s()
@@ -141,10 +137,9 @@ class SlurmWatch:
         settings, before = settings_of_reads(self._state.config), self._reads_for
         if self._reader is not None and settings != before:
             self._reads_for = settings
-            self._view = replace(self._view, requests={}, reads={})
-            outside = nodes_outside(self._state.config.listed_nodes(), self._nodes.specs.values())
-            self._site = replace(self._site, outside=outside)
-            self._read(self._reader, at_s)
+            asked = self._by_settings(self._reader)
+            self._site = asked.site
+            self._show(self._rereading.take(settings, asked))
         yield from diff_nodes((), self._nodes.nodes, at_s)
         yield replace(self._quotas, at_s=at_s)
         if self._shares.shares:
@@ -272,7 +267,8 @@ class SlurmWatch:
         if is_first:
             self._leased.find_pins(self._snapshot)
         await asyncio.sleep(0)
-        look = await self._read_beside(self._reader, at_s, dump_s)
+        async with self._reading:
+            look = await self._read_beside(self._reader, at_s, dump_s)
         self._awaited.see(self._snapshot.jobs, look.view, asked_s)
         # Before the starts: for a moment the amounts of jobs that have started count twice.
         before_quotas, self._quotas = self._quotas, self._quotas_seen(at_s)
@@ -308,7 +304,7 @@ class SlurmWatch:
             self._priorities = resumed(jobs, precedences, overtakes)
         self._priorities = observe(self._priorities, jobs, rules.scheduling, rules.priority_tier_of)
 
-    async def _read_beside(self, reader: JobReader, at_s: float, dump_s: float) -> "_Look":
+    async def _read_beside(self, reader: JobReader, at_s: float, dump_s: float) -> Look:
         """Do as `_read`, a long queue in a thread.
 
         Args:
@@ -317,13 +313,14 @@ class SlurmWatch:
             dump_s: how long squeue and slurmctld took for the dump.
         """
 
-        def look() -> tuple[_Look, float]:
+        def look() -> tuple[Look, float]:
             began_s = time.thread_time()
-            return self._look(reader, at_s), time.thread_time() - began_s
+            found = self._look_at(reader, at_s).read(self._operator_view, self._leased)
+            return found, time.thread_time() - began_s
 
         while True:
             before = self._view
-            is_long = len(self._snapshot.jobs) > _LONG_QUEUE
+            is_long = len(self._snapshot.jobs) > queue_look.LONG_QUEUE
             found, cost_s = await asyncio.to_thread(look) if is_long else look()
             if self._view is before:  # else a fresh engine was told of the queue meanwhile
                 break
@@ -335,22 +332,17 @@ class SlurmWatch:
         self._schedule.pause_after(cost_s)
         return found
 
-    def _read(self, reader: JobReader, at_s: float) -> None:
-        """Turn the snapshot into the engine's terms, and update the daemon's state from it."""
-        self._show(self._look(reader, at_s))
+    def _look_at(self, reader: JobReader, at_s: float) -> LookAt:
+        nodes = set(self._nodes.specs)
+        return LookAt(self._snapshot, reader, nodes, self._view, at_s, self._site)
 
-    def _look(self, reader: JobReader, at_s: float) -> "_Look":
-        """Read the snapshot; changes nothing."""
-        snapshot, before = self._snapshot, self._view
-        found = view(snapshot, reader, set(self._nodes.specs), before, at_s, self._site)
-        return _Look(
-            view=found,
-            shown=self._operator_view.read(snapshot, found, reader, before),
-            leases=self._leased.sort(snapshot, found),
-            events=diff(before, found, at_s),
-        )
+    def _by_settings(self, reader: JobReader) -> LookAt:
+        """Return the last snapshot, to be read by the settings in effect."""
+        outside = nodes_outside(self._state.config.listed_nodes(), self._nodes.specs.values())
+        asked = self._look_at(reader, self._state.clock.now_s())
+        return replace(asked, site=replace(self._site, outside=outside))
 
-    def _show(self, look: "_Look") -> None:
+    def _show(self, look: Look) -> None:
         """Update the daemon's state from a poll."""
         before, self._view = self._view, look.view
         if any(gpus.polls for gpus in look.view.reserved.values()):

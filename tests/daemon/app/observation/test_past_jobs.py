@@ -15,7 +15,7 @@ from roost_engine.domain.model import JobId, NodeName
 from roost_engine.testing.builders import bridges, job, share
 from roost_formats.journal.past_jobs import PastJob
 from roostd.app.observation.past_jobs import PastJobs
-from roostd.state import Owner, UnmanagedJob
+from roostd.state import LeftQueue, Owner, UnmanagedJob
 
 ONE, NINE = JobId("1"), JobId("9")
 
@@ -74,6 +74,20 @@ def test_the_time_under_a_limit_is_counted(site: Site) -> None:
     (noted,) = site.noted
     assert (noted.limit, noted.limited_s) == ("QOSMaxGRESPerUser", 40.0)
     assert (noted.started_s, noted.decided_s) == (None, None)
+
+
+def test_a_job_that_was_left_and_never_seen_to_run_is_noted(site: Site) -> None:
+    owner = Owner(8, "debug", 2, "quick", "vision")
+    site.tell(JobEnded(at_s=100.0, job_id=NINE))
+    assert site.noted == []
+    site.state.left_queue[NINE] = LeftQueue(
+        reason="partition debug is off", owner=owner, submit_s=90.0, left_s=100.0
+    )
+    site.tell(JobEnded(at_s=101.0, job_id=NINE))
+    (noted,) = site.noted
+    assert (noted.job_id, noted.name, noted.gpu_count) == ("9", "quick", 2)
+    assert (noted.is_binding, noted.started_s) == (None, None)
+    assert (noted.ended_s - noted.queued_s, noted.reason) == (10.0, "partition debug is off")
 
 
 def test_a_job_that_slurm_placed_is_noted_with_the_reason(site: Site) -> None:

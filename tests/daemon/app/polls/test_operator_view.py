@@ -10,6 +10,8 @@ from roost_engine.domain.actions import Place
 from roost_engine.domain.lazy import Lazy
 from roost_engine.domain.model import JobId, NodeName, Placement, Shape
 from roost_engine.domain.tier import Tier
+from roost_engine.engine import Engine, EngineConfig
+from roost_engine.plugins.plugins import Policies
 from roost_slurm.text.squeue import SlurmJobState
 from roostd.slurm.comment import JobComment
 from roostd.state import Owner
@@ -67,6 +69,38 @@ async def test_what_people_may_ask_ends_with_a_job_that_the_engine_never_had(
     site.slurm.end(left)
     await site.look()
     assert (site.state.unmanaged, site.state.owners) == ({}, {})
+
+
+async def test_a_left_job_that_is_gone_unseen_is_remembered_until_its_number_comes_back(
+    tmp_path: Path,
+) -> None:
+    site = Site(tmp_path, partitions={"debug": {"mode": "off"}})
+    site.state.engine = Engine(EngineConfig(ended_job_count=2), Policies())
+    await site.look()
+    jobs = [site.slurm.submit(gpus_per_node=1, partition="debug")[0] for _ in range(3)]
+    (held,) = site.slurm.submit(gpus_per_node=1)
+    site.slurm.hold(held)
+    await site.look()
+    for job_id in jobs:
+        site.slurm.end(job_id)
+    site.now_s += 5.0
+    await site.look()
+    await site.look()
+    assert list(site.state.left_queue) == jobs[1:]
+    left = site.state.left_queue[jobs[1]]
+    assert left.reason == "partition debug is off"
+    assert left.owner is not None
+    assert (left.owner.user_id, left.owner.gpu_count) == (1000, 1)
+
+    site.slurm.end(held)
+    await site.look()
+    assert site.state.left_queue[held].reason == "is held"
+    again = replace(site.state.left_queue[held], reason="of the job that had the number before")
+    (next_one,) = site.slurm.submit(gpus_per_node=1, partition="debug")
+    site.state.left_queue[next_one] = again
+    await site.look()
+    assert next_one not in site.state.left_queue
+    assert next_one in site.state.unmanaged
 
 
 async def test_a_job_that_the_engine_released_keeps_its_reason(site: Site) -> None:

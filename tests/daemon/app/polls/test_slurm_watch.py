@@ -23,7 +23,7 @@ from roost_slurm.hooks import spool
 from roost_slurm.hooks.spool import Submitted
 from roost_slurm.text.assoc_mgr import Association, AssocMgr
 from roost_slurm.text.partitions import Partition
-from roostd.app.polls import slurm_watch
+from roostd.app.polls import queue_look
 from roostd.app.polls.slurm_watch import SPOOL_FILE
 from roostd.config.config import Config, Mode
 from roostd.ops.clock import MonotonicClock
@@ -356,8 +356,8 @@ async def test_a_long_queue_is_read_beside_the_loop_and_told_once(
             assert may_end.wait(60.0)
         return view(*args)
 
-    monkeypatch.setattr(slurm_watch, "_LONG_QUEUE", 0)
-    monkeypatch.setattr(slurm_watch, "view", read)
+    monkeypatch.setattr(queue_look, "LONG_QUEUE", 0)
+    monkeypatch.setattr(queue_look, "view", read)
     site.slurm.submit(gpus_per_node=2)
     look = asyncio.create_task(site.look())
     assert await asyncio.to_thread(began.wait, 60.0)
@@ -385,7 +385,7 @@ async def test_a_crowd_is_looked_at_less_often(site: Site, monkeypatch: pytest.M
 async def test_the_dump_of_a_long_queue_counts_as_cost(
     site: Site, monkeypatch: pytest.MonkeyPatch, is_long: bool
 ) -> None:
-    monkeypatch.setattr(slurm_watch, "_LONG_QUEUE", -1 if is_long else 300)
+    monkeypatch.setattr(queue_look, "LONG_QUEUE", -1 if is_long else 300)
     dump = site.slurm.queue
 
     async def slow_dump() -> QueueSnapshot:
