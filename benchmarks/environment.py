@@ -26,9 +26,9 @@ from roost_sim.traces.generator import generate
 from roost_train.environments.decision_run import Choices, DecisionRun, Seen
 from roost_train.environments.episodes import Episodes
 from roost_train.environments.slot_run import Slot
-from roost_train.policy_net import PolicyNet, fresh_net
-from roost_train.rollout import play
-from roost_train.selector_agent import SelectorAgent
+from roost_train.improvement.rollout import play
+from roost_train.improvement.selector_agent import SelectorAgent
+from roost_train.networks.policy_net import PolicyNet, fresh_net
 
 _SHOWN_FUNCTIONS = 12
 _PARTS = (  # none of them calls another
