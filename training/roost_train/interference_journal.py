@@ -125,6 +125,9 @@ class _CaseTaker:
         self.cases, self.answer = cases, self._model.slowdowns(cases)
         return self.answer
 
+    def means(self, cases: Cases) -> NDArray[np.float32]:
+        return self.slowdowns(cases).mean
+
 
 class _Site:
     """The cluster and its jobs in one run of a journal."""

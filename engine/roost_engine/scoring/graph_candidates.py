@@ -63,8 +63,9 @@ class Parts:
         numbers = np.arange(len(listing.node))
         masks = [option.choice.masks for option in options if not isinstance(option, GangOption)]
         offsets = np.array([0, *accumulate(map(len, masks[:-1]))])
-        mask = np.concatenate(masks)[offsets[listing.option] + listing.subset]
-        return cls(numbers, listing.node, mask, numbers, np.zeros_like(numbers))
+        mask = np.concatenate(masks).take(offsets.take(listing.option) + listing.subset)
+        tier = np.zeros(len(numbers), dtype=np.int64)
+        return cls(numbers, listing.node, mask, numbers, tier)
 
     def mean(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the mean of [part] or [part, hidden] values over each candidate's parts."""

@@ -84,7 +84,7 @@ class NeighbourPredictor:
         self, cluster: Cluster, job_id: JobId, nodes: list[int], tier: Tier
     ) -> Prediction:
         rows, width = list[Array](), self._interference.width
-        beside = {name: np.zeros((len(nodes), width), np.float32) for name in LEVELS}
+        beside = np.zeros((len(nodes), len(LEVELS), width), dtype=np.float32)
         closest: dict[JobId, int] = {}
         for position, node in enumerate(nodes):
             residents = self._around.residents(cluster, node)
@@ -97,7 +97,7 @@ class NeighbourPredictor:
                 if other == job_id:
                     continue
                 level = int(levels[at])
-                beside[LEVELS[level]][position] += residents.vectors[at] * weights[at]
+                beside[position, level] += residents.vectors[at] * weights[at]
                 closest[other] = min(closest.get(other, level), level)
         if not closest:
             return Prediction(0.0, _SURE_SPREAD, (), tier)

@@ -51,15 +51,19 @@ class Interference(Protocol):
         """Return the load vector of a job of which these quantities are known: [width]."""
 
     def slowdowns(
-        self, own: Array, beside: Mapping[str, Array], tier: NDArray[np.int64]
+        self, own: Array, beside: Array, tier: NDArray[np.int64]
     ) -> tuple[Array, Array]:
         """Return mean and spread of log slowdowns.
 
         Args:
             own: [case, width].
-            beside: by level, weighted sums of neighbours' vectors, [case, width].
+            beside: weighted sums of neighbours' vectors, [case, level, width], levels as in
+                neighbour_levels.
             tier: [case].
         """
+
+    def means(self, own: Array, beside: Array, tier: NDArray[np.int64]) -> Array:
+        """Return the means alone."""
 
 
 class NeighbourScore:
@@ -159,7 +163,7 @@ class NeighbourScore:
             beside[count + at, level[at]] = own * back[at]
         tier = np.full(2 * count, parts.tier[parts.candidate[part]])
         rows = np.concatenate([np.tile(own, (count, 1)), residents.vectors])
-        mean, spread = self.interference.slowdowns(rows, _by_level(beside), tier)
+        mean, spread = self.interference.slowdowns(rows, beside, tier)
         if self._is_corrected(question.job):
             for at, job_id in enumerate(residents.jobs):
                 mean[at] = self._corrected(question, node, mask, float(mean[at]), job_id)
@@ -183,12 +187,14 @@ class NeighbourScore:
         cluster, around = question.cluster, self.around
         nodes, masks = parts.node.tolist(), parts.mask.tolist()
         on = {node: around.residents(cluster, node) for node in dict.fromkeys(nodes)}
-        occupied = [at for at, node in enumerate(nodes) if on[node].jobs]
+        occupied = [one for one, node in enumerate(nodes) if on[node].jobs]
         if not occupied:
             return None
-        at = np.array(occupied)
-        row = np.array(around.rows_of(cluster, on, [(nodes[one], masks[one]) for one in occupied]))
-        of, mean = parts.candidate[at], self._predicted(self._newcomers(question, parts, at), row)
+        sets = list(zip(nodes, masks, strict=True))
+        if len(occupied) < len(sets):
+            sets = [sets[one] for one in occupied]
+        at, row = np.array(occupied), np.array(around.rows_of(cluster, on, sets))
+        of, mean = parts.candidate.take(at), self._predicted(self._newcomers(question, parts, at), row)
         if self._is_corrected(question.job):
             for each, one in enumerate(occupied):
                 node, mask = nodes[one], masks[one]
@@ -197,7 +203,7 @@ class NeighbourScore:
                     mean[each, 0] += _BAD_PAIR
         candidates, size = len(question.features), question.candidates.shape.gpu_count
         newcomer, others = np.zeros(candidates), np.zeros(candidates)
-        lost, caused = mean[:, 0], mean[:, 1] * around.rows.gpus[row]
+        lost, caused = mean[:, 0], mean[:, 1] * around.rows.gpus.take(row)
         if len(parts.node) == candidates:  # one node each
             newcomer[of], others[of] = lost, caused
         else:
@@ -214,14 +220,15 @@ class NeighbourScore:
         """
         rows, found = self.around.rows, np.empty((len(row), 2), dtype=np.float32)
         for where, vector, tier in newcomers:
-            found[where] = rows.losses(vector, tier)[row[where]]
-        missing = np.flatnonzero(np.isnan(found[:, 0]))
+            found[where] = rows.losses(vector, tier).take(row[where], axis=0)
+        missing = np.isnan(found[:, 0]).nonzero()[0]
         if len(missing):
             own = np.empty((len(row), self.interference.width), dtype=np.float32)
             tiers = np.empty_like(row)
             for where, vector, tier in newcomers:
                 own[where], tiers[where] = vector, tier
-            found[missing] = self._asked(own[missing], tiers[missing], row[missing])
+            asked = own.take(missing, axis=0), tiers.take(missing), row.take(missing)
+            found[missing] = self._asked(*asked)
             for where, vector, tier in newcomers:
                 rows.losses(vector, tier)[row[where]] = found[where]
         return found
@@ -230,11 +237,10 @@ class NeighbourScore:
         """Ask the model for the same, with the newcomers' vectors: [part, width]."""
         rows, count = self.around.rows, len(row)
         beside, tier = self._empty(2 * count), np.zeros(2 * count, dtype=np.int64)
-        beside[:count], tier[:count] = rows.sums[row], tiers
-        beside[np.arange(count, 2 * count), rows.level[row]] = own
-        cases = np.concatenate([own, rows.joined[row]])
-        mean, _ = self.interference.slowdowns(cases, _by_level(beside), tier)
-        return mean.reshape(2, count).T
+        beside[:count], tier[:count] = rows.sums.take(row, axis=0), tiers
+        beside[np.arange(count, 2 * count), rows.level.take(row)] = own
+        cases = np.concatenate([own, rows.joined.take(row, axis=0)])
+        return self.interference.means(cases, beside, tier).reshape(2, count).T
 
     def _is_corrected(self, job: JobSpec | None) -> bool:
         return job is not None and self.corrections.knows(kind_of(job))
@@ -279,14 +285,9 @@ class NeighbourScore:
     ) -> list[Newcomers]:
         """Return the newcomer's vectors on some parts."""
         job, gpu_count = question.job, question.candidates.shape.gpu_count
-        tiers = parts.tier[parts.candidate[at]]
+        tiers = parts.tier.take(parts.candidate.take(at))
         communication = self.around.communicates(job, gpu_count)
-        return self.around.newcomers(question.cluster, parts.node[at], tiers, communication)
+        return self.around.newcomers(question.cluster, parts.node.take(at), tiers, communication)
 
     def _empty(self, count: int) -> Array:
         return np.zeros((count, len(LEVELS), self.interference.width), dtype=np.float32)
-
-
-def _by_level(beside: Array) -> dict[str, Array]:
-    """Return [case, level, width] by the name of the level."""
-    return {name: beside[:, position] for position, name in enumerate(LEVELS)}
