@@ -37,9 +37,7 @@ class InterferenceEstimates:
         """See scoring.neighbours.Interference."""
         return vector(means)
 
-    def slowdowns(
-        self, own: Array, beside: Array, tier: NDArray[np.int64]
-    ) -> tuple[Array, Array]:
+    def slowdowns(self, own: Array, beside: Array, tier: NDArray[np.int64]) -> tuple[Array, Array]:
         """See scoring.neighbours.Interference.
 
         Raises:

@@ -34,6 +34,7 @@ _ROUNDED_TO = 1e-5
 # A pair that turned out bad is made only where every other place has one too: more than all
 # heuristic points together.
 _BAD_PAIR = 20.0
+_ALL: NDArray[np.int64] | slice = slice(None)
 
 
 class Interference(Protocol):
@@ -50,9 +51,7 @@ class Interference(Protocol):
     def vector(self, means: Mapping[str, float]) -> Array:
         """Return the load vector of a job of which these quantities are known: [width]."""
 
-    def slowdowns(
-        self, own: Array, beside: Array, tier: NDArray[np.int64]
-    ) -> tuple[Array, Array]:
+    def slowdowns(self, own: Array, beside: Array, tier: NDArray[np.int64]) -> tuple[Array, Array]:
         """Return mean and spread of log slowdowns.
 
         Args:
@@ -190,11 +189,11 @@ class NeighbourScore:
         occupied = [one for one, node in enumerate(nodes) if on[node].jobs]
         if not occupied:
             return None
-        sets = list(zip(nodes, masks, strict=True))
+        at, sets = _ALL, list(zip(nodes, masks, strict=True))
         if len(occupied) < len(sets):
-            sets = [sets[one] for one in occupied]
-        at, row = np.array(occupied), np.array(around.rows_of(cluster, on, sets))
-        of, mean = parts.candidate.take(at), self._predicted(self._newcomers(question, parts, at), row)
+            at, sets = np.array(occupied), [sets[one] for one in occupied]
+        row = np.array(around.rows_of(cluster, on, sets))
+        of, mean = parts.candidate[at], self._predicted(self._newcomers(question, parts, at), row)
         if self._is_corrected(question.job):
             for each, one in enumerate(occupied):
                 node, mask = nodes[one], masks[one]
@@ -281,13 +280,13 @@ class NeighbourScore:
         ]
 
     def _newcomers(
-        self, question: ScoreQuestion, parts: Parts, at: NDArray[np.int64]
+        self, question: ScoreQuestion, parts: Parts, at: NDArray[np.int64] | slice
     ) -> list[Newcomers]:
         """Return the newcomer's vectors on some parts."""
         job, gpu_count = question.job, question.candidates.shape.gpu_count
-        tiers = parts.tier.take(parts.candidate.take(at))
+        tiers = parts.tier.take(parts.candidate[at])
         communication = self.around.communicates(job, gpu_count)
-        return self.around.newcomers(question.cluster, parts.node.take(at), tiers, communication)
+        return self.around.newcomers(question.cluster, parts.node[at], tiers, communication)
 
     def _empty(self, count: int) -> Array:
         return np.zeros((count, len(LEVELS), self.interference.width), dtype=np.float32)

@@ -71,10 +71,11 @@ class _Sparse(NamedTuple):
 
     def times(self, left: Array) -> Array:
         """Return left · matrix: [case, column] of [case, position]."""
-        # Side by side in memory numpy adds 8 numbers and more in another order.
-        is_in_order = len(self.rows) < 8 or self.values.shape[1] > 1
-        chosen = left.take(self.rows, 1) if is_in_order else left[:, self.rows]
-        return weighted_sums(chosen, self.values)
+        chosen = left.take(self.rows, axis=1)
+        if self.values.shape[1] > 1:
+            return weighted_sums(chosen, self.values)
+        # Cases side by side in memory: else numpy adds 8 numbers and more in another order.
+        return np.add.reduce(np.multiply(chosen.T, self.values, order="C"), axis=0)[:, None]
 
 
 class InterferenceNet:

@@ -21,7 +21,6 @@ from roost_engine.policies.protocols import ClusterScore, ScoreQuestion
 from roost_engine.scoring.graph_jobs import Communication
 from roost_engine.scoring.heuristic import HeuristicScore
 from roost_engine.scoring.neighbour_corrections import Corrections
-from roost_engine.scoring.neighbour_levels import LEVELS
 from roost_engine.scoring.neighbours import PRICE, NeighbourScore
 from roost_engine.testing.builders import job, node, placed, share, topology
 
