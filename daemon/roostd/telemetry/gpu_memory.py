@@ -53,7 +53,8 @@ class GpuMemoryPeaks:
         """Return what the next run is expected to need of each GPU at most; 0: not known.
 
         Args:
-            user_id, name: of the job.
+            user_id: of the job.
+            name: of the job.
             stated_bytes: what its user states that it needs; 0: nothing.
         """
         peaks = self._peaks_bytes.get(_kind(user_id, name), ())

@@ -9,22 +9,25 @@ exact for a model whose cost is a product of the two jobs' loads. A gang waits f
 node, so the newcomer's loss is the largest of its nodes. Page: docs/interference.md.
 """
 
-from collections.abc import Mapping
-from typing import Protocol
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
 
+from roost_engine.cluster.cluster import Cluster
 from roost_engine.domain.errors import PolicyError
 from roost_engine.domain.job_kind import kind_of
 from roost_engine.domain.model import JobId, JobSpec
+from roost_engine.policies.neighbour_losses import NeighbourLoss
 from roost_engine.policies.protocols import ScoreQuestion
 from roost_engine.scoring.graph_candidates import Parts
 from roost_engine.scoring.graph_jobs import Communicates
 from roost_engine.scoring.heuristic import HeuristicScore
+from roost_engine.scoring.interference import Interference
 from roost_engine.scoring.neighbour_corrections import Corrections
 from roost_engine.scoring.neighbour_cost import NeighbourCost, above
 from roost_engine.scoring.neighbour_levels import LEVELS, others_count
+from roost_engine.scoring.neighbour_predictor import NeighbourPredictor
 from roost_engine.scoring.neighbourhood import Neighbourhood, Newcomers, Residents
 
 Array = NDArray[np.float32]
@@ -35,34 +38,6 @@ _ROUNDED_TO = 1e-5
 # heuristic points together.
 _BAD_PAIR = 20.0
 _ALL: NDArray[np.int64] | slice = slice(None)
-
-
-class Interference(Protocol):
-    """Predicts slowdowns; prediction.interference_estimates has it.
-
-    Attributes:
-        name: of the model.
-        width: columns of a load vector.
-    """
-
-    name: str
-    width: int
-
-    def vector(self, means: Mapping[str, float]) -> Array:
-        """Return the load vector of a job of which these quantities are known: [width]."""
-
-    def slowdowns(self, own: Array, beside: Array, tier: NDArray[np.int64]) -> tuple[Array, Array]:
-        """Return mean and spread of log slowdowns.
-
-        Args:
-            own: [case, width].
-            beside: weighted sums of neighbours' vectors, [case, level, width], levels as in
-                neighbour_levels.
-            tier: [case].
-        """
-
-    def means(self, own: Array, beside: Array, tier: NDArray[np.int64]) -> Array:
-        """Return the means alone."""
 
 
 class NeighbourScore:
@@ -85,6 +60,18 @@ class NeighbourScore:
     def expect(self, communicates: Communicates) -> None:
         """Ask this for the communication of jobs from now on; without it jobs are typical."""
         self.around.expect(communicates)
+
+    @property
+    def correction_count(self) -> int:
+        """See policies.PredictsLosses."""
+        return len(self.corrections)
+
+    def loss_of(
+        self, cluster: Cluster, job_id: JobId, spec_of: Callable[[JobId], JobSpec | None]
+    ) -> NeighbourLoss | None:
+        """See policies.PredictsLosses; nothing that decisions depend on is changed."""
+        predictor = NeighbourPredictor(self.interference, self.around.communicates)
+        return predictor.predict(cluster, job_id, spec_of)
 
     def score(self, features: Array) -> Array:
         """See policies.ScorePolicy.
