@@ -1,6 +1,5 @@
 """What a graph model sees of each candidate: its columns, and the embeddings of what it takes."""
 
-from dataclasses import dataclass
 from itertools import accumulate
 from math import log2
 
@@ -11,6 +10,7 @@ from roost_engine.cluster.cluster import Cluster
 from roost_engine.cluster.features import COLUMNS
 from roost_engine.cluster.link_table import MAX_GPUS
 from roost_engine.domain.tier import Tier
+from roost_engine.domain.value import value
 from roost_engine.placement.eligibility import POPCOUNT
 from roost_engine.placement.options import GangOption
 from roost_engine.policies.protocols import ScoreQuestion
@@ -28,7 +28,7 @@ _BITS = np.arange(MAX_GPUS)
 _AT = {name: len(COLUMNS) + at for at, name in enumerate(JOB_AND_PLACE_COLUMNS)}
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@value(eq=False)
 class Parts:
     """What each candidate takes, node by node.
 
@@ -112,8 +112,8 @@ def candidate_rows(
     put("gpus_frac", log2(max(shape.gpu_count, 1)) / 10)
     put("nodes_frac", log2(max(shape.node_count, 1)) / 10)
     put("racks_frac", np.log2(rack_count) / 6)
-    for name, value in zip(("local_frac", "rack_frac", "across_frac"), job, strict=True):
-        put(name, value)
+    for name, frac in zip(("local_frac", "rack_frac", "across_frac"), job, strict=True):
+        put(name, frac)
     put("here_frac", here)
     put("duty_frac", duty)
     put("nvlinked_frac", parts.mean(nvlinked.astype(np.float64)))

@@ -184,7 +184,8 @@ class Neighbourhood:
 
     def _counted(self, cluster: Cluster, node: int, residents: list[Resident]) -> Array:
         """Return the vectors of the jobs on a node, see Residents.counted."""
-        loads, counted = None, np.ones((len(residents), self._width + 1), dtype=np.float32)
+        loads, counted = None, np.empty((len(residents), self._width + 1), dtype=np.float32)
+        counted[:, -1] = 1.0
         if cluster.loads.reported >> node & 1:
             loads = cluster.loads.by_gpu[node]
         for at, resident in enumerate(residents):

@@ -209,12 +209,12 @@ class NeighbourScore:
             found[where] = rows.losses(vector, tier).take(row[where], axis=0)
         missing = np.isnan(found[:, 0]).nonzero()[0]
         if len(missing):
-            own = np.empty((len(row), self.interference.width), dtype=np.float32)
-            tiers = np.empty_like(row)
+            own = np.empty((len(missing), self.interference.width), dtype=np.float32)
+            tiers = np.empty(len(missing), dtype=np.int64)
             for where, vector, tier in newcomers:
-                own[where], tiers[where] = vector, tier
-            asked = own.take(missing, axis=0), tiers.take(missing), row.take(missing)
-            found[missing] = self._asked(*asked)
+                at = where if isinstance(where, slice) else np.isin(missing, where)
+                own[at], tiers[at] = vector, tier
+            found[missing] = self._asked(own, tiers, row.take(missing))
             for where, vector, tier in newcomers:
                 rows.losses(vector, tier)[row[where]] = found[where]
         return found
