@@ -75,7 +75,8 @@ class _Sparse(NamedTuple):
         if self.values.shape[1] > 1:
             return weighted_sums(chosen, self.values)
         # Cases side by side in memory: else numpy adds 8 numbers and more in another order.
-        return np.add.reduce(np.multiply(chosen.T, self.values, order="C"), axis=0)[:, None]
+        sums: Array = np.add.reduce(np.multiply(chosen.T, self.values, order="C"), axis=0)
+        return sums[:, None]
 
 
 class InterferenceNet:
@@ -135,7 +136,7 @@ class InterferenceNet:
 
     def _has_gpu(self, beside: Array) -> bool:
         """Return whether a neighbour in any case shares a GPU."""
-        return np.count_nonzero(beside.take(self._on_gpu, 1)) > 0
+        return bool(np.count_nonzero(beside.take(self._on_gpu, 1)))
 
     def _parts(self, own: Array) -> Array:
         logits = self._matrix["partition"].times(own)
