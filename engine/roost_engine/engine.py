@@ -12,7 +12,7 @@ from typing import assert_never
 
 from roost_engine.agents.team import AgentCandidates, Team
 from roost_engine.alarms import Alarms
-from roost_engine.cluster.node_sets import EVERY_NODE, NodeSet
+from roost_engine.cluster.node_sets import EVERY_NODE, NO_NODES, NodeSet
 from roost_engine.domain.actions import Action
 from roost_engine.domain.config import EngineConfig, Passing
 from roost_engine.domain.errors import UnknownJob
@@ -109,9 +109,8 @@ class Engine:
             self.seating = Seating(
                 policies.sharing, self._table, policies.candidates, policies.separation
             )
-        self._has_rare_rules = (
-            self._preempt.migrates or self._standing.is_final or self._team is not None
-        )
+        rare_rules = self._preempt.migrates, self._standing.is_final, self._team is not None
+        self._has_rare_rules = any(rare_rules)
         self._alarms = Alarms(
             self._table,
             self._standing,
@@ -237,7 +236,7 @@ class Engine:
             self._alarms.hand_over(at_s, actions)
         if table.clearing or self._has_rare_rules:
             self._advance_others(event, at_s, actions)
-        is_stirred = bool(queue.is_stirred or self._free.freed or self.seating is not None)
+        is_stirred = queue.is_stirred or self._free.freed != NO_NODES or self.seating is not None
         if is_stirred:
             self._serve(at_s, actions)
         if table.running:

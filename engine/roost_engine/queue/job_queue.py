@@ -16,14 +16,7 @@ from roost_engine.domain.model import JobId, JobSpec
 from roost_engine.job_record import JobRecord
 from roost_engine.policies.protocols import CandidatePolicy, QueueMark, QueueView, SortKey
 from roost_engine.policies.slots import OrderSlot
-from roost_engine.queue.group import (
-    Group,
-    QueueOwners,
-    Turn,
-    demand_key,
-    demand_of,
-    push_turn,
-)
+from roost_engine.queue.group import Group, QueueOwners, Turn, demand_key, demand_of, push_turn
 from roost_engine.queue.quotas import Quotas
 
 
@@ -184,11 +177,7 @@ class JobQueue:
             self._recall(group)
 
     def begin_pass(self, cluster: Cluster, candidates: CandidatePolicy, at_s: float) -> bool:
-        """Recall the groups that may have capacity now, and rank the jobs.
-
-        Returns:
-            Whether a pass could change anything.
-        """
+        """Recall groups that may have capacity now, rank the jobs; return whether a pass is due."""
         if cluster.free.freed:
             self._note_freed(cluster.take_freed_nodes(), cluster, candidates)
         is_due = self._is_due or (self._left_s is not None and at_s > self._left_s)
@@ -277,9 +266,8 @@ class JobQueue:
 
     def has_blocked(self) -> bool:
         """Return whether some queued job found no capacity."""
-        return any(
-            group.last_failure is not None and not group.limit for group in self._groups.values()
-        )
+        groups = self._groups.values()
+        return any(group.last_failure is not None and not group.limit for group in groups)
 
     def blocked(self) -> Iterator[JobId]:
         """Yield the first job of each group without capacity, in order.
@@ -362,8 +350,7 @@ class JobQueue:
             group.check_invariants()
 
     def _new_group(self, job: JobSpec, agent: int) -> Group:
-        demand = demand_of(job, agent)
-        self._group_count += 1
+        demand, self._group_count = demand_of(job, agent), self._group_count + 1
         group = self._groups[demand] = Group(self._group_count, demand, job)
         if demand.preempts:
             self._preempting_group_count += 1
