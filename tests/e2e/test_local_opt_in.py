@@ -20,8 +20,8 @@ NODES = (
     NodeKind(name="n2", topology="bridges8"),
 )
 SETTINGS = {"accounts": ["vision"], "partitions": {"main": {"mode": "enforce", "nodes": "n1"}}}
-LEASE_S = 60  # longer than any wait below: no job starts because its lease runs out
-PATIENCE_S = 45.0
+LEASE_S = 120  # longer than any wait below: no job starts because its lease runs out
+PATIENCE_S = 100.0
 
 
 @pytest.fixture(scope="module")

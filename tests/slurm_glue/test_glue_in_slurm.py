@@ -276,7 +276,7 @@ def _hang(connection: socket.socket) -> None:
         pass
 
 
-def _wait_until(done: Callable[[], bool], complaint: str, timeout_s: float = 15.0) -> None:
+def _wait_until(done: Callable[[], bool], complaint: str, timeout_s: float = 60.0) -> None:
     deadline = time.monotonic() + timeout_s
     while not done():
         assert time.monotonic() < deadline, complaint

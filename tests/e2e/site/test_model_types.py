@@ -158,7 +158,7 @@ def test_a_limit_on_a_model_holds_for_pinned_jobs(stack: Stack) -> None:
     time.sleep(3.0)
     assert slurm.state(over) == "PENDING"
     slurm.run("scancel", first[0])
-    slurm.wait_for_state(over, "RUNNING", timeout_s=40.0)
+    slurm.wait_for_state(over, "RUNNING")
     slurm.run("scancel", *first, over, other)
     wait_until_over(slurm, [*first, over, other], 90.0)
 

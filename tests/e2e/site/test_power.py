@@ -59,7 +59,7 @@ def test_a_waiting_job_wakes_a_node(stack: Stack, asleep: str) -> None:
     occupy(stack, "n2")
     job_id = slurm.submit("--gres=gpu:2")
     try:
-        until(lambda: ("resume", asleep) in slurm.power_requests(), "it is resumed", 15.0)
+        until(lambda: ("resume", asleep) in slurm.power_requests(), "it is resumed")
     finally:
         slurm.start_node(asleep, booted=True)
         stack.start_probe(asleep)

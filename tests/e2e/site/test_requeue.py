@@ -18,7 +18,7 @@ from roost_demo.stack import Stack
 
 pytestmark = [pytest.mark.slurm, pytest.mark.nvml]
 
-AGAIN_S = REQUEUE_DELAY_S + 12.0  # plain Slurm starts it after REQUEUE_DELAY_S
+AGAIN_S = REQUEUE_DELAY_S + 30.0  # plain Slurm starts it after REQUEUE_DELAY_S
 
 
 @pytest.fixture(scope="module")
