@@ -64,7 +64,13 @@ class Clock:
         return {"LD_PRELOAD": str(self._library), "SET_CLOCK_FILE": str(self._file)}
 
     def plan(self, plan: ClusterPlan) -> ClusterPlan:
-        return replace(plan, environment=self.environment)
+        """Return a plan under this clock, without Prolog and Epilog.
+
+        slurmd measures how long they take by the wall clock. One that runs when the clock is set
+        has failed, so Slurm drains the node and holds the job for good, with Roost or without.
+        """
+        hooks = replace(plan.hooks, prolog=None, epilog=None, task_prolog=None)
+        return replace(plan, environment=self.environment, hooks=hooks)
 
 
 class OtherHost:

@@ -226,7 +226,7 @@ def cluster(local_slurm_factory: LocalSlurmFactory) -> LocalSlurm:
 def knows_limits(cluster: LocalSlurm) -> bool:
     """Return whether slurmctld itself has both users, the account's limit and the QoS."""
     shown = cluster.run("scontrol", "show", "assoc_mgr", "flags=qos,assoc")
-    words = (f"UserName={GAMES}(", f"UserName={NEWS}(", "QOS=small(", "gres/gpu=4", "gres/gpu=2")
+    words = (f"UserName={GAMES}(", f"UserName={NEWS}(", "QOS=small(", "gres/gpu=4(")
     return all(word in shown for word in words)
 
 
