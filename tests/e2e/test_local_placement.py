@@ -139,7 +139,7 @@ def test_never_starts_a_job_before_the_begin_its_user_asked_for(stack: Stack) ->
 def test_leaves_to_slurm_what_it_cannot_pin_and_says_why(
     stack: Stack, tmp_path: Path, options: tuple[str, ...], word: str
 ) -> None:
-    is_seen = tmp_path / "seen"  # Roost forgets a job that it never sees run
+    is_seen = tmp_path / "seen"
     job_id = submit(stack.slurm, *options, command=until_exists(is_seen))
     stack.slurm.wait_for_state(job_id, "RUNNING")
     until(lambda: word in explained(stack, job_id).reason, "roostd says why")
