@@ -11,8 +11,8 @@ from dataclasses import replace
 import pytest
 from click.testing import CliRunner
 from tests.conftest import missing
-from tests.e2e.ledger import outcomes, submit, wait_until_over, without_node_hooks
-from tests.e2e.site.bed import ALICE, BOB, cleared_afterwards, occupy, until
+from tests.e2e.ledger import outcomes, submit, until, wait_until_over, without_node_hooks
+from tests.e2e.site.bed import ALICE, BOB, cleared_afterwards, occupy
 
 from roost_demo.stack import NodeKind, Stack
 from roost_proto.v1 import operator_pb2 as pb

@@ -4,6 +4,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
+from tests.e2e.ledger import until
 from tests.e2e.site.bed import (
     GPU_COUNT,
     WAITS,
@@ -12,7 +13,6 @@ from tests.e2e.site.bed import (
     pin_timers,
     site,
     told,
-    until,
     wait_for_one_node,
 )
 

@@ -6,7 +6,8 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from tests.e2e.site.bed import assert_runs, cleared_afterwards, occupy, site, until
+from tests.e2e.ledger import until
+from tests.e2e.site.bed import assert_runs, cleared_afterwards, occupy, site
 
 from roost_demo.stack import Stack
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from itertools import cycle
 
 import pytest
-from tests.e2e.ledger import Outcome, outcomes, submit, wait_until_over
+from tests.e2e.ledger import Outcome, outcomes, submit, until, wait_until_over
 from tests.e2e.site.bed import (
     ALICE,
     BOB,
@@ -19,7 +19,6 @@ from tests.e2e.site.bed import (
     queue,
     reason,
     site,
-    until,
 )
 
 from roost_demo.stack import NodeKind, Stack

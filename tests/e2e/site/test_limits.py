@@ -4,6 +4,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
+from tests.e2e.ledger import until
 from tests.e2e.site.bed import (
     ALICE,
     BOB,
@@ -16,7 +17,6 @@ from tests.e2e.site.bed import (
     queue,
     reason,
     site,
-    until,
 )
 
 from roost_demo.stack import Stack

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
-from tests.e2e.site.bed import NODES, cleared_afterwards, jobs, occupy, site, until
+from tests.e2e.ledger import until
+from tests.e2e.site.bed import NODES, cleared_afterwards, jobs, occupy, site
 
 from roost_demo.stack import Stack
 

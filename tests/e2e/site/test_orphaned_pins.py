@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
-from tests.e2e.site.bed import assert_runs, cleared_afterwards, occupy, queue, site, until
+from tests.e2e.ledger import until
+from tests.e2e.site.bed import assert_runs, cleared_afterwards, occupy, queue, site
 
 from roost_demo.stack import Stack, StackFailed
 from roost_slurm import commands, heartbeat

@@ -3,14 +3,8 @@
 from collections.abc import Iterator
 
 import pytest
-from tests.e2e.site.bed import (
-    assert_runs,
-    cleared_afterwards,
-    nodes_of,
-    occupy,
-    site,
-    until,
-)
+from tests.e2e.ledger import until
+from tests.e2e.site.bed import assert_runs, cleared_afterwards, nodes_of, occupy, site
 
 from roost_demo.stack import Stack
 from roost_slurm.testing.site_plan import PowerSavingPlan

@@ -7,15 +7,8 @@ from datetime import datetime
 from pathlib import Path
 
 import pytest
-from tests.e2e.ledger import assert_all_completed, submit, until_exists, wait_until_over
-from tests.e2e.site.bed import (
-    REQUEUE_DELAY_S,
-    SOON_S,
-    assert_runs,
-    cleared_afterwards,
-    site,
-    until,
-)
+from tests.e2e.ledger import assert_all_completed, submit, until, until_exists, wait_until_over
+from tests.e2e.site.bed import REQUEUE_DELAY_S, SOON_S, assert_runs, cleared_afterwards, site
 
 from roost_demo.stack import Stack
 from roost_slurm.testing.cluster_plan import PartitionPlan

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
-from tests.e2e.ledger import planned
+from tests.e2e.ledger import planned, until
 from tests.e2e.site.bed import (
     REQUEUE_DELAY_S,
     assert_runs,
@@ -11,7 +11,6 @@ from tests.e2e.site.bed import (
     nodes_of,
     occupy,
     site,
-    until,
 )
 
 from roost_demo.stack import Stack

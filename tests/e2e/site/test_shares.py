@@ -4,7 +4,8 @@ import os
 from collections.abc import Iterator
 
 import pytest
-from tests.e2e.site.bed import ALICE, BOB, assert_runs, cleared_afterwards, occupy, site, until
+from tests.e2e.ledger import until
+from tests.e2e.site.bed import ALICE, BOB, assert_runs, cleared_afterwards, occupy, site
 
 from roost_demo.stack import Stack
 from roost_proto.v1 import operator_pb2

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
+from tests.e2e.ledger import until
 from tests.e2e.site.bed import (
     WAITS,
     assert_runs,
@@ -13,7 +14,6 @@ from tests.e2e.site.bed import (
     pin_timers,
     site,
     told,
-    until,
     wait_for_one_node,
 )
 

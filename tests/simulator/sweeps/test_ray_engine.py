@@ -66,7 +66,8 @@ def test_a_ray_that_starts_late_is_started_once_more(
         with pytest.raises(RayError, match=f"^no Ray at {re.escape(said)}$"):
             connect(address, 2)
     else:
-        assert connect(address, 2) is ray
+        found: object = connect(address, 2)
+        assert found is ray
     assert ray.calls == calls
 
 
