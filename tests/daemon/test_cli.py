@@ -15,7 +15,7 @@ from tests.early_signals import program_with_signal
 from roost_formats.testing.run_time_models import install_run_times
 from roostd.cli import EXIT_CONFIG, EXIT_LOCKED, EXIT_OK, main
 
-START_S = 30.0
+START_S = 100.0
 PROGRAM = (sys.executable, "-m", "roostd.cli")
 
 

@@ -50,9 +50,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "forger": "certificate n1 DNS:n1",
     }.items():
         (made / authority).mkdir()
-        script = f"set -e\n{match[1]}\n{lines}\n"
+        recipe = match[1].replace("rsa:3072", "rsa:2048")  # a third of the CPU time
+        script = f"set -e\n{recipe}\n{lines}\n"
         subprocess.run(
-            ["sh", "-c", script], cwd=made / authority, check=True, capture_output=True, timeout=60
+            ["sh", "-c", script], cwd=made / authority, check=True, capture_output=True, timeout=110
         )
     return made
 
