@@ -10,11 +10,12 @@ from datetime import datetime
 from pathlib import Path
 
 import pytest
-from tests.e2e.ledger import assert_all_completed, submit, wait_until_over
+from tests.e2e.ledger import assert_all_completed, submit, until, wait_until_over
 from tests.e2e.two_nodes import LEASE_S, mended_afterwards, submit_all, two_nodes
 
 from roost_demo.stack import Stack
 from roost_proto.v1 import operator_pb2
+from roost_slurm.testing.local_slurm import LocalSlurmFailed
 
 pytestmark = [pytest.mark.slurm, pytest.mark.nvml, pytest.mark.timeout(300)]
 
@@ -59,11 +60,20 @@ def never_launched(stack: Stack) -> set[str]:
 
 
 def wait_until_nodes_are_known(stack: Stack) -> None:
-    """Slurm refuses GPU jobs until its nodes have registered again, with Roost or without."""
-    deadline_s = time.monotonic() + 60.0
-    while "unknown" in stack.slurm.run("sinfo", "-h", "-o", "%T"):
-        assert time.monotonic() < deadline_s
-        time.sleep(0.2)
+    """Slurm refuses GPU jobs until its nodes have registered again, with Roost or without.
+
+    Some time before it knows their GPUs, slurmctld 22.05 shows them as idle.
+    """
+    until(lambda: all(has_gpus(stack, node.name) for node in stack.nodes), "the GPUs are known")
+
+
+def has_gpus(stack: Stack, node: str) -> bool:
+    """Return whether Slurm would take a job for all GPUs of a node."""
+    try:
+        stack.slurm.run("sbatch", "--test-only", "-w", node, "--gres=gpu:8", "--wrap", "true")
+    except LocalSlurmFailed:
+        return False
+    return True
 
 
 def test_a_stopped_daemon_holds_nothing_past_its_lease(roostd: Stack) -> None:
