@@ -13,15 +13,16 @@ import pytest
 from tests.conftest import LocalSlurmFactory
 from tests.slurm_glue.conftest import Runtime
 
-from roost_slurm import commands, config
-from roost_slurm.config import SiteSettings
-from roost_slurm.hooks import agent_socket
-from roost_slurm.scontrol import parse_jobs
+from roost_slurm.hooks.hooks import agent_socket
+from roost_slurm.site import config
+from roost_slurm.site.config import SiteSettings
 from roost_slurm.testing import submit_cost
 from roost_slurm.testing.cluster_plan import ClusterPlan, HookPlan, NodePlan, PartitionPlan
 from roost_slurm.testing.fake_agent import FakeAgent
 from roost_slurm.testing.local_slurm import LocalSlurm
-from roost_slurm.tres import prefix_of
+from roost_slurm.text import commands
+from roost_slurm.text.scontrol import parse_jobs
+from roost_slurm.text.tres import prefix_of
 
 pytestmark = pytest.mark.slurm
 
@@ -36,10 +37,11 @@ FORMS = (
     "--gres=gpu",
 )
 # roost-slurm with the time that a busy machine takes: hooks give up after 0.65 s, and then tell and
-# enter nothing. tests/slurm_glue/test_hooks.py has the real limits.
+# enter nothing. tests/slurm_glue/hooks/test_hooks.py has the real limits.
 PATIENT = f"""#!{sys.executable}
 import sys
-from roost_slurm import hooks, start
+from roost_slurm import start
+from roost_slurm.hooks import hooks
 hooks.DEADLINE_S, hooks.AGENT_TIMEOUT_S, hooks.SCONTROL_TIMEOUT_S = 20.0, 2.0, 10.0
 sys.exit(start.main())
 """
