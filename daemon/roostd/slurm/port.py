@@ -58,6 +58,7 @@ class SlurmNode:
         state: in full: "idle", "mixed+drain".
         reason: Slurm's Reason, for instance why it is drained; empty without one.
         socket_count: of its CPUs.
+        is_typed: whether GPU i has the type gi: without it a pin makes Slurm hold the job.
     """
 
     spec: NodeSpec
@@ -66,6 +67,7 @@ class SlurmNode:
     cpu_allocated_count: int
     memory_allocated_bytes: int
     socket_count: int = 1
+    is_typed: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -174,6 +174,7 @@ class SlurmCli:
                 cpu_allocated_count=node.cpu_allocated_count,
                 memory_allocated_bytes=node.memory_allocated_bytes,
                 socket_count=node.socket_count,
+                is_typed=node.is_typed,
             )
             for node in shown
             if node.gpu_count
