@@ -7,7 +7,7 @@ import pytest
 
 from roost_engine.cluster.cluster import Cluster
 from roost_engine.cluster.tiers import closest_tier
-from roost_engine.domain.model import JobId, JobSpec
+from roost_engine.domain.model import JobId, JobSpec, NodeName
 from roost_engine.placement.candidates import Candidates
 from roost_engine.placement.search import find_candidates
 from roost_engine.preemption.displacement import (
@@ -232,7 +232,7 @@ class TestForeseenGang:
             cluster.hold(JobId(str(number)), [share(f"n{number}", 0, 1, 2, 3)])
         spec = job("9", gpus=4, nodes=2, required=("n0",) if why == "its node list" else ())
         if why == "a fault":
-            cluster.set_fault("n3", 0, "broken")
+            cluster.set_fault(NodeName("n3"), 0, "broken")
         if why == "two holders":
             cluster.hold(JobId("8"), [share("n1", 0)])
         foreseen = foreseen_gang(cluster, spec, spec.shapes, [JobId("0"), JobId("1")])
