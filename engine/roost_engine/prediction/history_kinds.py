@@ -3,7 +3,6 @@
 import re
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +18,8 @@ _LONGEST_NAME = 200
 HALF_LIFE_S = 14 * 86_400.0
 
 
-class Kind(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Kind:
     """A kind of jobs.
 
     Attributes:
@@ -29,6 +29,10 @@ class Kind(NamedTuple):
 
     name: str
     kept_frac: float
+
+    def __hash__(self) -> int:
+        """Hash the name, which is unique: kinds are looked up for each question."""
+        return hash(self.name)
 
 
 @dataclass(slots=True)
