@@ -12,7 +12,14 @@ from pathlib import Path
 
 import pytest
 from tests.conftest import LocalSlurmFactory
-from tests.daemon.slurm.slurm_clusters import PLAN, RealCluster, gpus, placement, started
+from tests.daemon.slurm.slurm_clusters import (
+    PLAN,
+    RealCluster,
+    allocation,
+    gpus,
+    placement,
+    started,
+)
 
 from roost_engine.domain.model import JobId
 from roost_slurm.hooks import heartbeat
@@ -73,7 +80,7 @@ async def test_a_job_pinned_just_before_roostd_died_starts_though_no_job_ends(
 
     assert run_as_the_timer_does(slurm, tmp_path) == [job_id]
     slurm.wait_for_state(job_id, "RUNNING", timeout_s=STARTS_S)
-    ((node, indices),) = gpus(await cluster.port.allocation(job_id)).items()
+    ((node, indices),) = gpus(await allocation(cluster.port, job_id)).items()
     assert node != "n1" or indices != (0, 1)
     assert run_as_the_timer_does(slurm, tmp_path) == []
 

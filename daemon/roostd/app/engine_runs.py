@@ -116,7 +116,7 @@ class EngineRuns:
         # A job with a final pin can have no other GPUs, so Roost could stop no job for it.
         may_pin = state.can_pin_again or not config.preempting_partitions()
         # A job may start on nodes that Roost does not give out: it must not wait for those it does.
-        may_pin = may_pin and not config.listed_nodes()
+        may_pin = may_pin and not (config.listed_nodes() or state.untyped_partitions())
         # Slurm would start it when the first of two jobs on a GPU ends.
         may_pin = may_pin and not config.sharing.enabled
         return replace(

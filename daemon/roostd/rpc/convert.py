@@ -249,7 +249,9 @@ def _comment(state: DaemonState, job_id: JobId) -> pb.JobComment | None:
 def node_problems(
     state: DaemonState, name: NodeName, gpu_count: int, report: NodeReport | None
 ) -> Iterator[str]:
-    """Yield what an operator should know of a node's probe."""
+    """Yield what an operator should know of a node: of its GPUs in Slurm, and of its probe."""
+    if not state.untyped_partitions().isdisjoint(state.untyped_nodes.get(name, ())):
+        yield "its GPUs have no types g0, g1, ...: Roost gives none out; roost-slurm migrate --plan"
     if report is None:
         yield "no probe: links and load are unknown"
         return

@@ -40,7 +40,9 @@ from roostd.slurm.rules.limits import (
 
 NO_GPUS = "asks for no GPUs"
 NOT_SPELLED = "Slurm's record of it shows no GPUs as Slurm writes them, gres:gpu:2 or gres/gpu:2"
-NO_LEASE = "has no lease: it was submitted while roostd was away"
+NO_LEASE = (
+    "has no lease: when it was submitted roostd was away, or did not place jobs of its partitions"
+)
 LEASED_BY_ANOTHER = "is leased by another roostd, whose heartbeat job_submit.lua reads"
 RELEASED = "was released to Slurm"
 _UNREADABLE = "unreadable"
