@@ -124,6 +124,11 @@ class Scorer:
             return ""
         return "" if found is None else found.in_words
 
+    @property
+    def knows_neighbours(self) -> bool:
+        """Whether `lost_frac` depends on the candidates."""
+        return self._aware is not None
+
     def lost_frac(self, candidates: Candidates, job: JobSpec | None) -> float:
         """Return the share of its speed that neighbours cost a job at the best candidate.
 
