@@ -19,6 +19,7 @@ from roostd.rpc.errors import Context, Undecodable
 from roostd.rpc.gathered_reads import GatheredReads, Read
 from roostd.rpc.limits import (
     BAD_MESSAGE_LIMIT,
+    CHECKED_EVERY,
     FIRST_MESSAGE_S,
     MOST_SILENT_STREAMS,
     SILENT_STREAM_S,
@@ -27,7 +28,13 @@ from roostd.rpc.limits import (
 from roostd.rpc.peers import Peers, host_of
 from roostd.telemetry.board import NodeReport, ProbeBoard
 from roostd.telemetry.claim import Claim
-from roostd.telemetry.probe_messages import ProbeHello, check_sample, read_hello
+from roostd.telemetry.probe_messages import (
+    ProbeHello,
+    check_sample,
+    check_shape,
+    check_values,
+    read_hello,
+)
 
 _log = structlog.get_logger(__name__)
 
@@ -143,13 +150,18 @@ class TelemetryService(pb_grpc.TelemetryServicer):
             sample.sequence,
         ):
             return False
+        is_checked = (
+            report.is_suspect or stream.next_sequence is None or not sample.sequence % CHECKED_EVERY
+        )
         try:
-            check_sample(sample, report.hello)
+            check_shape(sample, report.hello)
+            if is_checked:
+                check_values(sample, report.hello)
         except ProbeError:
             return False
         if not stream.limit.admit(time.monotonic()):
             return False
-        self._store(sample, stream, report)
+        self._store(sample, stream, report, is_checked=is_checked)
         return True
 
     async def _handle(
@@ -281,18 +293,21 @@ class TelemetryService(pb_grpc.TelemetryServicer):
             check_sample(sample, report.hello)
         except ProbeError as error:
             return await self._reject(error, stream, report)
-        self._store(sample, stream, report)
+        self._store(sample, stream, report, is_checked=True)
         return None
 
-    def _store(self, sample: pb.Sample, stream: _Stream, report: NodeReport) -> None:
+    def _store(
+        self, sample: pb.Sample, stream: _Stream, report: NodeReport, *, is_checked: bool
+    ) -> None:
         stream.next_sequence, stream.bad_count = sample.sequence + 1, 0
         self._metrics.samples.inc()
-        self._board.apply_sample(report, sample)
+        self._board.apply_sample(report, sample, is_checked=is_checked)
 
     async def _reject(
         self, error: ProbeError, stream: _Stream, report: NodeReport
     ) -> pb.DaemonMessage | None:
         """Discard a sample, and log the first of several in a row."""
+        report.is_suspect = True
         self._metrics.samples_rejected.labels(error.quantity).inc()
         stream.bad_count += 1
         if stream.bad_count == 1:
