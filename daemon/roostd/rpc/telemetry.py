@@ -322,4 +322,3 @@ class TelemetryService(pb_grpc.TelemetryServicer):
         stream.awaits_hello = True
         self._metrics.resyncs.inc()
         return pb.DaemonMessage(resync=pb.Resync(reason=reason))
-
