@@ -64,13 +64,14 @@ class Read(Generic[Stream]):
         heard_s: when the last message was read, by the event loop's clock.
     """
 
-    __slots__ = ("_context", "_coroutine", "_left", "_reads", "_stream", "heard_s")
+    __slots__ = ("_context", "_coroutine", "_left", "_reads", "_stream", "_timer", "heard_s")
 
     def __init__(self, reads: GatheredReads[Stream], context: Context, stream: Stream) -> None:
         self._reads, self._context = reads, context
         self._stream: Stream | None = stream
         self._coroutine: Coroutine[Any, Any, Any] | None = None
         self._left: asyncio.Future[Any] | None = None  # of the message that is not taken
+        self._timer: asyncio.TimerHandle | None = None
         self.heard_s = asyncio.get_running_loop().time()
 
     async def next(self, patience_s: float) -> Any:
@@ -79,15 +80,14 @@ class Read(Generic[Stream]):
         Raises:
             TimeoutError: no message at all came for so long.
         """
-        loop = asyncio.get_running_loop()
-        self._left = left = loop.create_future()
+        self._left = asyncio.get_running_loop().create_future()
         self._begin()
-        while not left.done():
-            rest_s = self.heard_s + patience_s - loop.time()
-            if rest_s <= 0:
-                raise TimeoutError
-            await asyncio.wait({left}, timeout=rest_s)
-        return left.result()
+        self._watch(patience_s)
+        try:
+            return await self._left
+        finally:
+            if self._timer is not None:
+                self._timer.cancel()
 
     def close(self) -> None:
         """Take nothing any more."""
@@ -97,8 +97,8 @@ class Read(Generic[Stream]):
         """Read the message that has come; wait for another if it is taken."""
         stream, left, coroutine = self._stream, self._left, self._coroutine
         self._coroutine = None
-        if stream is None or left is None or coroutine is None:
-            return  # the stream has ended
+        if stream is None or left is None or left.done() or coroutine is None:
+            return  # the stream has ended, or its task was cancelled and ends it next
         try:
             message = _result(coroutine)
             self.heard_s = now_s
@@ -108,6 +108,15 @@ class Read(Generic[Stream]):
                 left.set_result(message)
         except Exception as error:  # noqa: BLE001  the stream's own task raises it
             left.set_exception(error)
+
+    def _watch(self, patience_s: float) -> None:
+        """End `next` once nothing has come for so long: one timer, and not one a message."""
+        loop, left = asyncio.get_running_loop(), self._left
+        due_s = self.heard_s + patience_s
+        if due_s > loop.time():
+            self._timer = loop.call_at(due_s, self._watch, patience_s)
+        elif left is not None and not left.done():
+            left.set_exception(TimeoutError())
 
     def _begin(self) -> None:
         self._coroutine = self._context.read()

@@ -221,3 +221,20 @@ def test_mig_does_not_hide_another_fault(site: Site) -> None:
     site.greet("b", with_mig(0))
     site.greet("c", with_mig())
     assert [fault for _, fault in health(site)] == ["XID 79"]
+
+
+def test_values_that_nobody_has_read_are_checked_when_they_are(site: Site) -> None:
+    report = site.greet()
+    site.board.apply_sample(report, sample(1, sm_frac=floats(0.1, 0.1, 0.1, 0.1)), is_checked=True)
+    bad = sample(2, sm_frac=floats(0.1, float("nan"), 0.1, 0.1))
+    site.board.apply_sample(report, bad, is_checked=False)
+
+    assert report.sample is not None
+    assert (report.sample.sequence, report.is_suspect) == (1, True)
+    (load,) = site.board.take_loads()
+    assert load.load[:, 0].tolist() == pytest.approx([0.1] * 4)
+
+    site.board.apply_sample(report, sample(3), is_checked=True)
+    assert not report.is_suspect
+    site.board.apply_sample(report, sample(4), is_checked=False)
+    assert report.sample.sequence == 4
