@@ -46,7 +46,7 @@ class NodeReport:
     def sample(self) -> pb.Sample | None:
         """Return the newest sample, or the last plausible one; None before the first.
 
-        Values are checked here, when somebody reads them: a sample comes each second, and few are
+        Values are checked here, on reading: a sample comes each second, and few are
         read before the next.
         """
         if self.unchecked is not None:
