@@ -1,7 +1,8 @@
 """A whole daemon in a process of its own, on a Slurm in memory, for benchmarks to load.
 
 Run as a program it is that process: it prints one line of JSON once it serves, then one for each
-line that it reads: `submit N`, `end N`, `reload`, `reset`, `figures`; the end of its input ends it.
+line that it reads: `submit N`, `end N`, `reload [MODE]`, `reset`, `figures`; the end of its input
+ends it.
 """
 
 import argparse
@@ -169,9 +170,10 @@ async def serve(
                 spool.append(spool_file, event)
 
         slurm.listeners.append(tell)
+        configs = [config]
         daemon = Daemon(
             config,
-            lambda: config,
+            lambda: configs[-1],
             slurm=slurm,
             environ={},
             registry=CollectorRegistry(),
@@ -193,7 +195,7 @@ async def serve(
             ready["first_decision_s"] = await _first_decision_s(daemon, began_s)
         print(json.dumps(ready), flush=True)
         try:
-            await _obey(daemon, slurm)
+            await _obey(daemon, slurm, configs)
         finally:
             daemon.stop()
             await asyncio.wait_for(task, 60.0)
@@ -214,8 +216,10 @@ async def _first_decision_s(daemon: Any, began_s: float) -> float:
     return time.monotonic() - began_s
 
 
-async def _obey(daemon: Any, slurm: Any) -> None:
+async def _obey(daemon: Any, slurm: Any, configs: list[Any]) -> None:
     """Do what the lines of standard input say."""
+    from roostd.config.config import Mode
+
     loop = asyncio.get_running_loop()
     while line := await loop.run_in_executor(None, sys.stdin.readline):
         verb, _, count = line.strip().partition(" ")
@@ -227,6 +231,8 @@ async def _obey(daemon: Any, slurm: Any) -> None:
             case "end":
                 answer = {"ended": slurm.end_some(int(count))}
             case "reload":
+                if count:
+                    configs.append(configs[-1].model_copy(update={"mode": Mode(count)}))
                 daemon.stalls.reset()
                 began_s = time.monotonic()
                 engine = daemon.state.engine

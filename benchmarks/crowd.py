@@ -26,11 +26,11 @@ from roost_engine.engine import Engine, EngineConfig
 from roost_engine.plugins.plugins import Policies
 from roost_engine.testing.builders import node
 from roost_slurm.squeue import FIELDS, SEPARATOR
-from roostd.app.applier import Applier
-from roostd.app.earlier_waits import waits_of
+from roostd.app.actions.applier import Applier
+from roostd.app.decision.earlier_waits import waits_of
+from roostd.app.decision.recorder import Recorder
 from roostd.app.gauges import set_gauges
-from roostd.app.recorder import Recorder
-from roostd.app.slurm_watch import SlurmWatch
+from roostd.app.polls.slurm_watch import SlurmWatch
 from roostd.config.config import Config
 from roostd.ops.clock import MonotonicClock
 from roostd.ops.metrics import Metrics

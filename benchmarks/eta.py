@@ -36,7 +36,7 @@ from roost_sim.runs.simulation import Run, simulate
 from roost_sim.traces.fitted_traces import HELIOS
 from roost_sim.traces.formats import load_trace
 from roost_sim.traces.generator import generate
-from roostd.app.forecast_worker import few_collections
+from roostd.app.forecast.forecast_worker import few_collections
 
 POLL_S = 300.0
 QUIET_FRAC = 0.1  # at either end of the trace there is no moment

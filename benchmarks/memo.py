@@ -19,8 +19,8 @@ from roost_engine.testing.builders import job
 from roost_formats.journal.codec import encode
 from roost_formats.journal.journal import Journal
 from roost_formats.journal.records import Memo, RunHead
-from roostd.app.knowledge_keeper import KnowledgeKeeper
-from roostd.app.recorder import Recorder
+from roostd.app.decision.recorder import Recorder
+from roostd.app.observation.knowledge_keeper import KnowledgeKeeper
 from roostd.config.config import Config
 from roostd.ops.clock import MonotonicClock
 from roostd.state import DaemonState

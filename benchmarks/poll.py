@@ -23,7 +23,7 @@ from roostd.slurm.jobs import JobReader
 from roostd.slurm.port import QueueSnapshot
 from roostd.slurm.queue_reading import view
 from roostd.slurm.queue_view import SiteView, SlurmQueueView
-from roostd.slurm.rules import SiteRules
+from roostd.slurm.rules.site_rules import SiteRules
 from roostd.slurm.sync import diff
 from roostd.testing.slurm_stand_in import SlurmStandIn
 

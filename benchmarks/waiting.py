@@ -1,4 +1,4 @@
-"""How long roostd's event loop stalls with a crowd of waiting jobs: at rest, GetStatus, reload.
+"""How long roostd's event loop stalls with a crowd of waiting jobs: at rest, GetStatus, reloads.
 
 The daemon runs on a Slurm in memory in a process of its own, with all GPUs in use. Each stall is
 the longest delay of the loop in that phase, as the metric roost_loop_stall_longest_seconds has it;
@@ -48,6 +48,7 @@ def measure(node_count: int, job_count: int, seconds: float) -> dict[str, object
         waits_s = _status_waits_s(daemon)
         asked = daemon.tell("figures")
         reloaded = daemon.tell("reload")
+        changed = daemon.tell("reload advise")
     return {
         "nodes": node_count,
         "jobs": job_count,
@@ -62,6 +63,9 @@ def measure(node_count: int, job_count: int, seconds: float) -> dict[str, object
         "reload_s": reloaded["reload_s"],
         "reload_stall_ms": reloaded["longest_stall_ms"],
         "reload_turn_cpu_ms": reloaded["longest_turn_cpu_ms"],
+        "modes_s": changed["reload_s"],
+        "modes_stall_ms": changed["longest_stall_ms"],
+        "modes_turn_cpu_ms": changed["longest_turn_cpu_ms"],
     }
 
 

@@ -14,6 +14,7 @@ from roost_engine.domain.errors import ConfigError, RoostError
 from roost_slurm.version_option import ShowVersion
 from roostd.config.loaded_config import DEFAULT_FILE, LoadedConfig, load_config
 from roostd.config.pair_file import read_shared_pairs
+from roostd.config.plain_file import NO_FILE, is_no_file
 from roostd.config.speed_file import load_speeds
 from roostd.config.values import NO_MODEL
 from roostd.ops.grpc_environment import prepare_grpc
@@ -82,10 +83,12 @@ def _check_slurm_conf(loaded: LoadedConfig) -> None:
     conf = loaded.config.slurm.conf
     if conf is None:
         return
+    source = loaded.sources.get(("slurm", "conf"), "default")
     try:
+        if is_no_file(conf):
+            raise ConfigError([f"{source}: slurm.conf: {conf}: {NO_FILE}"])
         conf.open("rb").close()
     except OSError as error:
-        source = loaded.sources.get(("slurm", "conf"), "default")
         raise ConfigError([f"{source}: slurm.conf: {conf}: {error.strerror}"]) from error
 
 

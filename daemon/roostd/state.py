@@ -41,6 +41,22 @@ class UnmanagedJob:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LeftQueue:
+    """A job that Roost left to Slurm, and that left Slurm's queue without being seen to run.
+
+    Attributes:
+        reason: why Roost did not place it.
+        owner: whose it was; None: not known.
+        submit_s, left_s: engine time of its submission, and of the poll that missed it.
+    """
+
+    reason: str
+    owner: Owner | None
+    submit_s: float
+    left_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BeyondSlurm:
     """What shadow questions have told of waits under Roost, since the daemon began.
 
@@ -118,6 +134,8 @@ class DaemonState:
         owners: of every job in Slurm's queue, and of ended jobs that the engine remembers.
         unmanaged: jobs that ask for GPUs and that Roost does not place; also while they run.
         unmanaged_reasons: why, for every waiting job that Roost does not place, CPU jobs too.
+        left_queue: the last jobs with GPUs that were left to Slurm and never seen to run; as many
+            as the engine remembers of the ended jobs that it knew.
         owner_fault: why another roostd steers the cluster; empty: none does.
         held_back_count: waiting jobs that one of Slurm's own rules holds back.
         settle_until_s: engine time before which each requeued job that waits must not start.
@@ -171,6 +189,7 @@ class DaemonState:
     owners: dict[JobId, Owner] = field(default_factory=dict)
     unmanaged: dict[JobId, UnmanagedJob] = field(default_factory=dict)
     unmanaged_reasons: Mapping[JobId, str] = field(default_factory=dict)
+    left_queue: dict[JobId, LeftQueue] = field(default_factory=dict)
     owner_fault: str = ""
     held_back_count: int = 0
     settle_until_s: Mapping[JobId, float] = field(default_factory=dict)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import lru_cache
 from math import inf
-from typing import TypeAlias
+from typing import Self, TypeAlias
 
 from roost_engine.domain.actions import Decision, Exclusions
 from roost_engine.domain.events import EarlierRuns, WaitSoFar
@@ -79,6 +79,11 @@ class ObservedJob:
     reason: str = ""
     started_s: float
     ended_s: float | None = None
+
+    @property
+    def under_roost(self) -> None:
+        """See JobRecord.under_roost."""
+        return None
 
     def run_s(self, at_s: float) -> float:
         """Return the seconds that it has held GPUs by then."""
@@ -163,6 +168,11 @@ class JobRecord:
     def job_id(self) -> JobId:
         """The job's id."""
         return self.spec.job_id
+
+    @property
+    def under_roost(self) -> Self:
+        """The job, of which Roost decides; None of an ObservedJob."""
+        return self
 
     @property
     def exclusions(self) -> Exclusions:

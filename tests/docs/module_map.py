@@ -15,7 +15,7 @@ from typing import Any
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "architecture.md"
-MARK = re.compile(r"<!-- table: (\w+) -->\n(.*?)<!-- end -->\n", re.DOTALL)
+MARK = re.compile(r"<!-- table: ([\w.]+) -->\n(.*?)<!-- end -->\n", re.DOTALL)
 HEAD = "| {} | What lives there | May import |\n|---|---|---|\n"
 
 _PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))

@@ -54,6 +54,11 @@ class TestRuns:
         again.remember_runs(ObservedJob(job_id=JobId("1"), started_s=0.0), 300.0)
         assert again.earlier_run_s_by_tier == (0.0, 0.0, 60.0)
 
+    def test_only_a_job_that_roost_decides_about_is_under_roost(self) -> None:
+        record = running(shape(4, 2))
+        assert record.under_roost is record
+        assert ObservedJob(job_id=JobId("1"), started_s=40.0).under_roost is None
+
     def test_an_observed_job_has_run_since_it_was_started(self) -> None:
         assert ObservedJob(job_id=JobId("1"), started_s=40.0).run_s(100.0) == 60.0
 

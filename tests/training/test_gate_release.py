@@ -28,7 +28,7 @@ from roost_train.decisions import Decision
 from roost_train.errors import TrainError
 from roost_train.gate_release import write_gate
 from roost_train.slot_net import SlotNet, SlotSizes
-from roostd.app.promoted_policies import plugins_with
+from roostd.app.promotion.promoted_policies import plugins_with
 from roostd.config.config import Config
 from roostd.config.policy_names import FOLDER
 from roostd.config.policy_names import find_policy as find_in_daemon

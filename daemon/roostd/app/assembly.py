@@ -8,30 +8,30 @@ from roost_engine.domain.model import JobId
 from roost_engine.engine import Engine
 from roost_engine.plugins.plugins import Policies
 from roost_formats.journal.pruning import JournalLimits
-from roostd.app.applier import Applier
-from roostd.app.earlier_waits import read_waits
+from roostd.app.actions.applier import Applier
+from roostd.app.decision.earlier_waits import read_waits
+from roostd.app.decision.journal_opening import JournalOpener
+from roostd.app.decision.loop import DecisionLoop
+from roostd.app.decision.recorder import Recorder
 from roostd.app.engine_runs import EngineRuns, read_speeds
-from roostd.app.eta_comments import EtaComments
-from roostd.app.forecast_errors import ForecastErrors
-from roostd.app.forecast_worker import ForecastWorker
-from roostd.app.forecaster import Forecaster
-from roostd.app.gpu_memory_meter import GpuMemoryMeter
-from roostd.app.interference_keeper import InterferenceKeeper
-from roostd.app.journal_opening import JournalOpener
-from roostd.app.knowledge_keeper import KnowledgeKeeper
-from roostd.app.link_meter import LinkMeter
-from roostd.app.loop import DecisionLoop
+from roostd.app.forecast.eta_comments import EtaComments
+from roostd.app.forecast.forecast_errors import ForecastErrors
+from roostd.app.forecast.forecast_worker import ForecastWorker
+from roostd.app.forecast.forecaster import Forecaster
 from roostd.app.mode_desk import ModeDesk
-from roostd.app.node_opt_in import NodeOptIn
-from roostd.app.pair_teller import PairTeller
-from roostd.app.past_jobs import PastJobs
-from roostd.app.policy_desk import PolicyDesk
-from roostd.app.policy_evaluator import ProcessEvaluator
-from roostd.app.policy_shadow import PolicyShadow
-from roostd.app.recorder import Recorder
-from roostd.app.shadow_questions import ShadowQuestions
-from roostd.app.slurm_watch import SlurmWatch
-from roostd.app.waste_meter import WasteMeter
+from roostd.app.observation.gpu_memory_meter import GpuMemoryMeter
+from roostd.app.observation.interference_keeper import InterferenceKeeper
+from roostd.app.observation.knowledge_keeper import KnowledgeKeeper
+from roostd.app.observation.link_meter import LinkMeter
+from roostd.app.observation.pair_teller import PairTeller
+from roostd.app.observation.past_jobs import PastJobs
+from roostd.app.observation.waste_meter import WasteMeter
+from roostd.app.polls.node_opt_in import NodeOptIn
+from roostd.app.polls.shadow_questions import ShadowQuestions
+from roostd.app.polls.slurm_watch import SlurmWatch
+from roostd.app.promotion.policy_desk import PolicyDesk
+from roostd.app.promotion.policy_evaluator import ProcessEvaluator
+from roostd.app.promotion.policy_shadow import PolicyShadow
 from roostd.config.config import Config
 from roostd.config.pair_file import read_shared_pairs
 from roostd.ops.clock import MonotonicClock
@@ -236,8 +236,14 @@ class Assembly:
         self.begin_engine()
         self.decisions.restart(self.watch.cluster_events())
 
-    def _change_modes(self) -> None:
+    async def replace_engine_by_settings(self) -> None:
+        """Replace the engine after a change of settings by which jobs are read."""
+        await self.watch.prepare_settings()
+        self.replace_engine()
+
+    async def _change_modes(self) -> None:
         """Begin an engine for other modes, and let job_submit.lua know of them at once."""
+        await self.watch.prepare_settings()
         self.replace_engine()
         if not self.state.slurm_fault:
             self._heartbeat.write(self.state.config)

@@ -291,10 +291,10 @@ class Daemon:
             await self._reloading.wait()
             self._reloading.clear()
             self._notify.reloading()
-            self._reload()
+            await self._reload()
             self._notify.ready(status_line(self.state))
 
-    def _reload(self) -> None:
+    async def _reload(self) -> None:
         """Apply a new configuration as a whole, or keep the old one as a whole."""
         parts = self.parts
         try:
@@ -310,7 +310,7 @@ class Daemon:
         parts.modes.reloaded(config)
         parts.desk.configure(config)
         configure_logs(config.log.level, config.log.format, under_systemd=self._under_systemd)
-        parts.replace_engine()
+        await parts.replace_engine_by_settings()
         self.metrics.config_ok.set(1)
         _log.info("config_reloaded")
 

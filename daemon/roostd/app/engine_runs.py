@@ -20,9 +20,9 @@ from roost_formats.journal.codec import encode
 from roost_formats.journal.records import RunHead
 from roost_formats.models.run_times import load_run_time_model
 from roost_formats.models.score import load_score_policy
-from roostd.app.earlier_waits import waits_of
-from roostd.app.knowledge_keeper import KnowledgeKeeper
-from roostd.app.recorder import Recorder
+from roostd.app.decision.earlier_waits import waits_of
+from roostd.app.decision.recorder import Recorder
+from roostd.app.observation.knowledge_keeper import KnowledgeKeeper
 from roostd.config.config import Config
 from roostd.config.speed_file import load_speeds
 from roostd.state import DaemonState

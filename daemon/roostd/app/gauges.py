@@ -1,7 +1,7 @@
 """The daemon's state as gauges for Prometheus and as one line for systemd."""
 
 from roost_engine.job_record import JobState
-from roostd.app.recorder import Recorder
+from roostd.app.decision.recorder import Recorder
 from roostd.ops.metrics import Metrics
 from roostd.state import DaemonState
 

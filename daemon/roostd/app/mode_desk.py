@@ -1,10 +1,10 @@
 """Changes of a partition's mode while roostd runs: audited, then in effect in a fresh engine."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 
 import structlog
 
-from roostd.app.policy_desk import PolicyDesk
+from roostd.app.promotion.policy_desk import PolicyDesk
 from roostd.config.config import Config, Mode, Partition
 from roostd.ops import audit
 from roostd.rpc.errors import UnknownPartition
@@ -28,7 +28,7 @@ class ModeDesk:
         self,
         state: DaemonState,
         desk: PolicyDesk,
-        restart: Callable[[], None],
+        restart: Callable[[], Awaitable[None]],
         configured: Config,
     ) -> None:
         self._state, self._desk, self._restart = state, desk, restart
@@ -38,7 +38,7 @@ class ModeDesk:
         """Note that the configuration was read again: its modes hold from now on."""
         self._from_file = config
 
-    def set_mode(
+    async def set_mode(
         self, partition: str, mode: Mode, by: str, caller: Mapping[str, object]
     ) -> ModeChange:
         """Change a partition's mode. A mode that it has already is audited, and nothing else.
@@ -54,7 +54,7 @@ class ModeDesk:
         _log.info("mode_set", by=by, **facts, chain=digest)
         if mode is not was:
             self._desk.configure(_with_mode(self._desk.configured, partition, mode))
-            self._restart()
+            await self._restart()
         configured = self._from_file.mode_of(partition)
         return ModeChange(partition=partition, mode=mode, was=was, configured=configured)
 

@@ -1,12 +1,12 @@
 """Small CSV tables that a site writes: read whole, with every problem named by file and line."""
 
 import csv
-import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
 from roost_engine.domain.errors import ConfigError
+from roostd.config.plain_file import NO_FILE, is_no_file
 
 _MAX_BYTES = 4 << 20
 _MOST_PROBLEMS = 10
@@ -47,11 +47,9 @@ def read_table(
 
 def _text(path: Path) -> str:
     try:
-        found = path.stat()
-        if not stat.S_ISREG(found.st_mode) and not stat.S_ISDIR(found.st_mode):
-            # A reload would wait for a pipe, and read a device, without end.
-            raise ConfigError([f"{path}: a pipe, a socket or a device; want a file"])
-        if found.st_size > _MAX_BYTES:
+        if is_no_file(path):
+            raise ConfigError([f"{path}: {NO_FILE}"])
+        if path.stat().st_size > _MAX_BYTES:
             raise ConfigError([f"{path}: larger than {_MAX_BYTES} bytes; no such table is"])
         return path.read_text(encoding="utf-8-sig")  # spreadsheets write a byte order mark
     except OSError as error:

@@ -20,6 +20,7 @@ from roostd.config.loaded_config import (
     environment_name,
     leaves,
 )
+from roostd.config.plain_file import NO_FILE, is_no_file
 from roostd.config.reader import Reader
 
 _NEARLY = 0.85  # of difflib: one or two letters of a variable's name
@@ -154,6 +155,8 @@ def _fault(path: Path, reader: Reader | None) -> str | None:
     if reader is not None:
         return reader.fault(path)
     try:
+        if is_no_file(path):
+            return f"{path}: {NO_FILE}"
         path.open("rb").close()
     except OSError as error:
         return f"{path}: {error.strerror}"

@@ -15,6 +15,7 @@ from roost_engine.domain.errors import ConfigError
 from roost_formats.yaml.problems import describe
 from roost_formats.yaml.tree import KeyPath, Tree, lookup, read_scalar, read_tree
 from roostd.config.config import Config
+from roostd.config.plain_file import NO_FILE, is_no_file
 from roostd.config.values import in_words
 
 DEFAULT_FILE = Path("/etc/roost/roostd.yaml")
@@ -119,6 +120,8 @@ def _source_of(path: KeyPath, sources: Mapping[KeyPath, Source], file: Path | No
 
 def _read_file(file: Path) -> Tree:
     try:
+        if is_no_file(file):
+            raise ConfigError([f"{file}: {NO_FILE}"])
         return read_tree(file.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigError([f"{file}: cannot be read: {error.strerror}"]) from error

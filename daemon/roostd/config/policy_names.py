@@ -27,6 +27,7 @@ from roost_engine.policies.canary import Slot
 from roost_formats.models.manifest import manifest_path
 from roost_formats.models.order import BUILTIN_SELECTOR
 from roostd.config.config import Config
+from roostd.config.plain_file import NO_FILE, is_no_file
 
 FOLDER = "models"
 """Beside the journal: the models that can be promoted."""
@@ -171,6 +172,8 @@ def _kind_of(path: Path) -> str:
     """
     beside = manifest_path(path)
     try:
+        if is_no_file(beside):
+            raise PolicyError(f"{beside}: {NO_FILE}")
         if beside.stat().st_size > _LARGEST_MANIFEST_BYTES:
             raise PolicyError(f"{beside}: larger than 1 MiB")
         manifest = json.loads(beside.read_text(encoding="utf-8"))

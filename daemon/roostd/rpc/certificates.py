@@ -20,6 +20,7 @@ import structlog
 
 from roost_engine.domain.errors import ConfigError
 from roostd.config.listen import ProbesTls
+from roostd.config.plain_file import NO_FILE, is_no_file
 from roostd.rpc.errors import Context
 
 _log = structlog.get_logger(__name__)
@@ -72,6 +73,8 @@ class CertificateFiles:
         parts = {}
         for key, path in self._paths.items():
             try:
+                if is_no_file(path):
+                    raise ConfigError([f"listen.probes_tls.{key}: {path}: {NO_FILE}"])
                 parts[key] = path.read_bytes()
             except OSError as error:
                 problem = f"listen.probes_tls.{key}: {path}: {error.strerror}"
@@ -150,6 +153,8 @@ class Revocations:
     def _read(path: Path) -> frozenset[str]:
         key = "listen.probes_tls.revoked"
         try:
+            if is_no_file(path):
+                raise ConfigError([f"{key}: {path}: {NO_FILE}"])
             lines = path.read_text("utf-8", "replace").splitlines()
         except OSError as error:
             raise ConfigError([f"{key}: {path}: {error.strerror}"]) from error

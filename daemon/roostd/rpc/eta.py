@@ -56,6 +56,8 @@ def _known(state: DaemonState, found: Forecast, job_id: JobId) -> JobForecast:
             f"job {job_id} is left to Slurm: {state.unmanaged[job_id].reason}; "
             f"ask squeue --start -j {job_id}"
         )
+    if job_id in state.left_queue:
+        raise NoForecast(f"job {job_id} has left Slurm's queue; ask sacct -j {job_id}")
     record = state.engine.find(job_id)
     if record.state is JobState.ENDED:
         raise NoForecast(f"job {job_id} has ended")

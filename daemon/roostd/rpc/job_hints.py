@@ -43,6 +43,7 @@ def _tasks(state: DaemonState, array: str) -> list[JobId]:
         (job_id for job_id, _ in state.engine.known_jobs(include_ended=True)),
         state.unmanaged,
         state.unmanaged_reasons,
+        state.left_queue,
     )
     found = {job_id for job_id in known if job_id.startswith(head)}
     return sorted(found, key=lambda job_id: (len(job_id), job_id))

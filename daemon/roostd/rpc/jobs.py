@@ -10,7 +10,7 @@ from roost_engine.queue.outlook import Outlook
 from roost_engine.sharing.seating import partners_in_words
 from roost_proto.v1 import operator_pb2 as pb
 from roostd.rpc.outlook import add_turn, outlooks
-from roostd.state import DaemonState, Owner, UnmanagedJob
+from roostd.state import DaemonState, LeftQueue, Owner, UnmanagedJob
 
 JOB_STATES = {
     JobState.WAITING: pb.JOB_STATE_WAITING,
@@ -33,6 +33,9 @@ def jobs(state: DaemonState, include_ended: bool) -> Iterator[pb.Job]:
     for job_id, left in state.unmanaged.items():
         if job_id not in known and not _has_ended(state, job_id):
             yield _left_job(state, job_id, left)
+    if include_ended:
+        for job_id, gone in state.left_queue.items():
+            yield _gone_job(state, job_id, gone)
 
 
 def _has_ended(state: DaemonState, job_id: JobId) -> bool:
@@ -59,6 +62,8 @@ def job(state: DaemonState, job_id: JobId) -> pb.Job:
         if job_id in state.unmanaged_reasons:
             reason = state.unmanaged_reasons[job_id]
             return _left_job(state, job_id, UnmanagedJob(reason=reason, is_blocked=False))
+        if job_id in state.left_queue:
+            return _gone_job(state, job_id, state.left_queue[job_id])
         raise
 
 
@@ -96,6 +101,24 @@ def _left_job(state: DaemonState, job_id: JobId, left: UnmanagedJob) -> pb.Job:
     )
     _add_owner(message, None, owner)
     return message
+
+
+def _gone_job(state: DaemonState, job_id: JobId, gone: LeftQueue) -> pb.Job:
+    message = pb.Job(
+        job_id=job_id,
+        state=pb.JOB_STATE_ENDED,
+        reason=never_seen_to_run(job_id, gone.reason),
+        gpu_count=0 if gone.owner is None else gone.owner.gpu_count,
+        waited_s=max(gone.left_s - gone.submit_s, 0.0),
+        ended_ago_s=max(state.clock.now_s() - gone.left_s, 0.0),
+    )
+    _add_owner(message, None, gone.owner)
+    return message
+
+
+def never_seen_to_run(job_id: str, reason: str) -> str:
+    """Return what is known of a job that left the queue and was not seen to run."""
+    return f"Roost had not placed it: {reason}. What became of it: sacct -j {job_id}"
 
 
 def _add_owner(message: pb.Job, spec: JobSpec | None, owner: Owner | None) -> None:

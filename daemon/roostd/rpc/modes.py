@@ -33,7 +33,7 @@ class ModeChange:
 class ModeDesk(Protocol):
     """Changes modes."""
 
-    def set_mode(
+    async def set_mode(
         self, partition: str, mode: Mode, by: str, caller: Mapping[str, object]
     ) -> ModeChange:
         """Change a partition's mode; raises RoostError where it may not be."""
@@ -50,7 +50,7 @@ class ModeAdminService(pb_grpc.ModeAdminServicer):
         mode = next((mode for mode, number in MODES.items() if number == request.mode), None)
         if mode is None:
             raise ConfigError([f"no mode {request.mode}; want off, shadow, advise or enforce"])
-        made = self._desk.set_mode(
+        made = await self._desk.set_mode(
             request.partition, mode, request.by, facts_of_caller(context.peer())
         )
         return pb.SetModeResponse(

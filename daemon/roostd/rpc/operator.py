@@ -5,7 +5,7 @@ from roost_engine.domain.model import JobId, NodeName
 from roost_proto.v1 import operator_pb2 as pb
 from roost_proto.v1 import operator_pb2_grpc as pb_grpc
 from roostd.rpc import convert, eta, jobs, timers
-from roostd.rpc.errors import Context
+from roostd.rpc.errors import Context, NoForecast
 from roostd.rpc.job_hints import unknown_job
 from roostd.rpc.past_jobs import past_explanation
 from roostd.rpc.roles import Access, EveryJob
@@ -94,6 +94,8 @@ class OperatorService(pb_grpc.OperatorServicer):
             try:
                 return eta.response(self._state, self._visible(request.job_id, context))
             except UnknownJob:
+                if await self._past(request.job_id, context) is not None:
+                    raise NoForecast(f"job {request.job_id} has ended") from None
                 raise self._unknown(request.job_id, context) from None
         answer = eta.response(self._state, None)
         owner = self._access.only_owner(context)

@@ -5,6 +5,7 @@ from roost_engine.domain.model import JobId, NodeShare
 from roost_formats.journal.past_jobs import PastJob
 from roost_proto.v1 import operator_pb2 as pb
 from roostd.rpc.decision import add_decision
+from roostd.rpc.jobs import never_seen_to_run
 from roostd.state import DaemonState
 
 _UNKNOWN_USER = -1
@@ -31,7 +32,7 @@ def _job(job: PastJob, now_s: float) -> pb.Job:
         user_id=None if job.user_id == _UNKNOWN_USER else job.user_id,
         partition=job.partition,
         state=pb.JOB_STATE_ENDED,
-        reason="" if job.planned else job.reason,
+        reason=_reason(job),
         gpu_count=job.gpu_count,
         waited_s=max(ran_s - job.queued_s, 0.0),
         planned=map(_allocation, job.planned),
@@ -52,6 +53,13 @@ def _job(job: PastJob, now_s: float) -> pb.Job:
         if not job.is_as_planned and job.planned_link_score is not None:
             message.planned_link_score = job.planned_link_score
     return message
+
+
+def _reason(job: PastJob) -> str:
+    if job.planned:
+        return ""
+    is_left = job.is_binding is None and job.started_s is None
+    return never_seen_to_run(job.job_id, job.reason) if is_left else job.reason
 
 
 def _allocation(share: NodeShare) -> pb.NodeAllocation:

@@ -14,7 +14,7 @@ from roost_slurm.scontrol import JobDetail, Settings
 from roost_slurm.shadow_question import FirstStart
 from roost_slurm.squeue import QueuedJob
 from roost_slurm.versions import SlurmVersion
-from roostd.slurm.rules import SiteRules
+from roostd.slurm.rules.site_rules import SiteRules
 
 
 class JobNotWaiting(SlurmError):

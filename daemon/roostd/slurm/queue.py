@@ -246,12 +246,12 @@ def comments_of(jobs: Iterable[QueuedJob], reasons: Mapping[JobId, str]) -> dict
     """
     groups: dict[str, list[JobId]] = {}
     for job in jobs:
-        if not job.is_pending or parse_stamp(job.admin_comment) is None:
-            continue
-        job_ids = [JobId(job_id) for job_id in job.job_ids]
+        job_ids = list(map(JobId, job.job_ids))
         reason = next((reasons[job_id] for job_id in job_ids if job_id in reasons), None)
-        comment = None if reason is None else advice(job.admin_comment, reason)
-        if comment is not None and comment != job.admin_comment:
+        if reason is None or not job.is_pending or parse_stamp(job.admin_comment) is None:
+            continue  # most of thousands of jobs have no new reason
+        comment = advice(job.admin_comment, reason)
+        if comment != job.admin_comment:
             groups.setdefault(comment, []).extend(job_ids)
     return groups
 

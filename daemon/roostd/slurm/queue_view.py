@@ -8,10 +8,10 @@ from typing import TypeAlias
 from roost_engine.domain.model import JobId, JobSpec, NodeName, NodeShare
 from roost_slurm.scontrol import JobDetail
 from roost_slurm.squeue import QueuedJob
-from roostd.slurm.held_back import HeldBackJobs
 from roostd.slurm.precedence import SeenPriorities
 from roostd.slurm.reserved_gpus import Poll, ReservedGpus, job_id_of
-from roostd.slurm.rules import SiteRules
+from roostd.slurm.rules.held_back import HeldBackJobs
+from roostd.slurm.rules.site_rules import SiteRules
 
 Life: TypeAlias = tuple[int, float, int]  # record number, submission, restarts
 Request: TypeAlias = tuple[JobSpec, float]

@@ -22,7 +22,7 @@ from roost_engine.domain.model import JobId, NodeName, NodeShare, NodeSpec
 from roost_slurm.reservations import Reservation
 from roost_slurm.squeue import QueuedJob, SlurmJobState
 from roostd.slurm.request import pinned_indices
-from roostd.slurm.rules import SiteRules
+from roostd.slurm.rules.site_rules import SiteRules
 
 _FLEX = "FLEX"  # its jobs may have GPUs outside it
 _Hold: TypeAlias = tuple[int, NodeName, int]  # a holder, and one of its GPUs

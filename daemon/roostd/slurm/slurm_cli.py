@@ -56,8 +56,8 @@ from roostd.slurm.request import (
     shares_of,
     unpin_calls,
 )
-from roostd.slurm.rules import SiteRules
-from roostd.slurm.rules_reader import RulesReader
+from roostd.slurm.rules.rules_reader import RulesReader
+from roostd.slurm.rules.site_rules import SiteRules
 
 _LONGEST_LEASE_S = 86_400.0
 _RULES_INTERVAL_S = 10.0

@@ -33,7 +33,7 @@ from roostd.slurm.request import (
     shares_of,
     unpin_calls,
 )
-from roostd.slurm.rules import SiteRules
+from roostd.slurm.rules.site_rules import SiteRules
 from roostd.testing.slurm_stand_in_job import (
     FreeNode,
     StandInJob,
@@ -266,15 +266,14 @@ class SlurmStandIn:
 
     async def renew(self, job_ids: Sequence[JobId], lease_s: int) -> None:
         """See SlurmPort."""
-        begins = begins_of(map(self._queued, self._jobs.values()))
-        ends_s = self._now() + lease_s
+        begins, ends_s = begins_of(self._records(job_ids)), self._now() + lease_s
         due = [job_id for job_id in job_ids if begins.get(job_id, 0) <= ends_s]
         if due:
             self._update("renew", commands.renew(due, lease_s))
 
     async def release(self, job_ids: Sequence[JobId]) -> None:
         """See SlurmPort."""
-        begins = begins_of(map(self._queued, self._jobs.values()))
+        begins = begins_of(self._records(job_ids))
         for begin_s, ids in by_begin(job_ids, begins, self._now()).items():
             self._update("release", commands.let_go(ids, begin_s))
 
@@ -290,11 +289,13 @@ class SlurmStandIn:
 
     async def announce(self, reasons: Mapping[JobId, str]) -> None:
         """See SlurmPort."""
-        waiting = list(map(self._queued, self._jobs.values()))
-        for comment, job_ids in comments_of(waiting, reasons).items():
+        for comment, job_ids in comments_of(self._records(reasons), reasons).items():
             self._update("announce", commands.set_admin_comment(job_ids, comment))
 
     # -- inside ----------------------------------------------------------------------------
+
+    def _records(self, job_ids: Iterable[JobId]) -> list[QueuedJob]:
+        return [self._queued(self._jobs[one]) for one in job_ids if one in self._jobs]
 
     def _queued(self, job: StandInJob) -> QueuedJob:
         return queued(job)

@@ -103,7 +103,7 @@ class UnknownNode(RoostError):
     """A request names a node that neither Slurm nor a probe has named."""
 
     def __init__(self, name: str) -> None:
-        super().__init__(f"no node named {name!r}")
+        super().__init__(f"no node named {name[:64]!r}")
         self.name = name
 
 
@@ -115,7 +115,7 @@ class UnknownJob(RoostError):
     """
 
     def __init__(self, job_id: str, hint: str = "") -> None:
-        super().__init__(f"no job {job_id!r}" + (hint and f": {hint}"))
+        super().__init__(f"no job {job_id[:64]!r}" + (hint and f": {hint}"))
         self.job_id = job_id
 
 

@@ -12,13 +12,13 @@ from math import inf
 from roost_engine.domain.model import JobId, JobSpec
 from roost_engine.engine import Engine
 from roost_engine.job_record import JobRecord, JobState
-from roost_engine.policies.heuristics import PriorityOrder
 from roost_engine.policies.protocols import KeyedOrder, SortKey
+from roost_engine.policies.slots import key_if_answered
 from roost_engine.prediction.history import RunTimeHistory
 from roost_engine.prediction.history_kinds import kinds_of
 from roost_engine.prediction.run_times import RunTimes
 from roost_engine.prediction.service import done_s
-from roost_engine.queue.learned_order import LearnedOrder
+from roost_engine.queue.orders import ExpectingOrder, ValuedOrder
 
 SPAN_S = 7 * 86_400.0
 _MOST_ARRIVALS = 5_000
@@ -83,8 +83,8 @@ class ArrivalLog:
         """
         history = self.history(engine)
         cache = TimesCache(history)
-        present = list(engine.known_jobs(include_ended=True))
-        records = [record for _, record in present if isinstance(record, JobRecord)]
+        present = dict(engine.known_jobs(include_ended=True))
+        records = [record for known in present.values() if (record := known.under_roost)]
         new = [record for record in records if record.job_id not in self._known]
         for count, record in enumerate(sorted(new, key=lambda record: record.queued_s)):
             if record.queued_s >= self._began_s:
@@ -94,7 +94,7 @@ class ArrivalLog:
         for record in records:
             if record.state is JobState.ENDED and record.job_id in self._open:
                 self._end(record, history is self._own)
-        self._known = dict.fromkeys(job_id for job_id, _ in present)
+        self._known = dict.fromkeys(present)
         for job_id in self._open.keys() - self._known.keys():
             del self._open[job_id]
         while self._arrivals and (
@@ -171,12 +171,13 @@ def future_key(
     for moved_s in (0.0, _PROBE_S):
         spec = _moved(job, from_s + moved_s)
         fresh = JobRecord(spec=spec, state=JobState.WAITING, queued_s=from_s + moved_s)
-        if isinstance(order, LearnedOrder):  # its `key` would count the job as one that waits
+        if isinstance(order, ExpectingOrder):  # its `key` would count the job as one that waits
             keys.append(order.key_by(spec, times))
+        elif isinstance(order, ValuedOrder):  # its `key` may keep the value
+            keys.append(order.peek_key(fresh, from_s + moved_s))
         else:
             keys.append(order.key(fresh, from_s + moved_s))
-    if not isinstance(order, PriorityOrder):
-        keys = [(0, *key) for key in keys]  # as the engine marks keys that did not fail
+    keys = [key_if_answered(order, key) for key in keys]
     return keys[0], tuple(
         part
         for part, (now, then) in enumerate(zip(*keys, strict=True))

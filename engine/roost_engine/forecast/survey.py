@@ -23,17 +23,17 @@ from roost_engine.forecast.snapshot import (
 )
 from roost_engine.job_record import WAITS, JobRecord, JobState, KnownJob
 from roost_engine.placement.eligibility import usable_nodes
-from roost_engine.placement.tightest_shapes import TightestShapes, tightest
+from roost_engine.policies.preemption_protocols import Displacement, ValuedPreemption
+from roost_engine.policies.protocols import ShapedCandidates
 from roost_engine.prediction.run_times import RunTimes
 from roost_engine.prediction.service import done_s
-from roost_engine.preemption.rules import DisplaceBy, WithMigration
 from roost_engine.queue.group import Demand, demand_of
-from roost_engine.queue.orders import OrderByValue, attained_service
+from roost_engine.queue.orders import ValuedOrder, attained_service
 
 _WAITING = (JobState.WAITING, JobState.CLEARING)
 _HOLDING = (JobState.PLACING, JobState.RUNNING, JobState.STOPPING)
 _SLOWEST_FRAC = 0.05
-_VALUE_PART = 2  # of a key of OrderByValue, behind the engine's mark and what operators put first
+_VALUE_PART = 2  # of a key of a ValuedOrder, behind the engine's mark and what operators put first
 _AT_ONCE = 100  # jobs between two yields
 
 
@@ -52,7 +52,7 @@ def survey(engine: Engine, log: ArrivalLog, at_s: float) -> Generator[None, None
     Returns:
         The snapshot.
     """
-    rule = _rule_of(engine)
+    rule = _displacement_of(engine)
     wishes, cache = _Wishes(engine, rule), TimesCache(log.history(engine))
     waiting, waiting_times = list[WaitingJob](), list[RunTimes]()
     running, running_times = list[RunningJob](), list[RunTimes]()
@@ -65,9 +65,9 @@ def survey(engine: Engine, log: ArrivalLog, at_s: float) -> Generator[None, None
             end_s = limit_ends_s.get(job_id, inf)
             running.append(_running(wishes, cache, job_id, record, held, end_s, at_s))
             running_times.append(_rest(cache, record, held, at_s))
-        elif isinstance(record, JobRecord) and record.state in _WAITING:
-            times = cache.times(record.spec, done_s(record, at_s), at_s)
-            waiting.append(_waiting(engine, wishes, cache, record, times))
+        elif record.state in _WAITING and (job := record.under_roost):
+            times = cache.times(job.spec, done_s(job, at_s), at_s)
+            waiting.append(_waiting(engine, wishes, cache, job, times))
             waiting_times.append(times)
     arrivals, arrival_times = list[PastArrival](), list[RunTimes]()
     for count, past in enumerate(list(log)):
@@ -94,16 +94,14 @@ def survey(engine: Engine, log: ArrivalLog, at_s: float) -> Generator[None, None
     )
 
 
-def _rule_of(engine: Engine) -> DisplaceBy | None:
-    """Return the rule by which jobs displace others by the value of the order, if that is so."""
-    rule = engine.policies.preemption
-    rule = rule.rule if isinstance(rule, WithMigration) else rule
-    is_by_order = isinstance(engine.policies.order, OrderByValue)
-    return rule if is_by_order and isinstance(rule, DisplaceBy) else None
+def _displacement_of(engine: Engine) -> Displacement | None:
+    """Return how jobs displace others by the value of the order, if that is so."""
+    rule, is_by_order = engine.policies.preemption, isinstance(engine.policies.order, ValuedOrder)
+    return rule.displacement if is_by_order and isinstance(rule, ValuedPreemption) else None
 
 
-def _displacing(rule: DisplaceBy) -> Displacing:
-    return Displacing(_VALUE_PART, grows=rule.value is attained_service, lease_s=rule.safe_s)
+def _displacing(rule: Displacement) -> Displacing:
+    return Displacing(_VALUE_PART, grows=rule.value is attained_service, lease_s=rule.lease_s)
 
 
 def started_s(engine: Engine, job_id: JobId) -> float | None:
@@ -118,9 +116,10 @@ def started_s(engine: Engine, job_id: JobId) -> float | None:
 class _Wishes:
     """Numbers what jobs ask for, and the quotas of Slurm's limits that they count against."""
 
-    def __init__(self, engine: Engine, rule: DisplaceBy | None) -> None:
+    def __init__(self, engine: Engine, rule: Displacement | None) -> None:
         self._engine, self._rule = engine, rule
-        self._is_strict = isinstance(engine.policies.candidates, TightestShapes)
+        candidates = engine.policies.candidates
+        self._shaped = candidates if isinstance(candidates, ShapedCandidates) else None
         self._numbers: dict[Demand, int] = {}
         self.found: list[Wish] = []
         self.quotas: dict[str, int] = {}
@@ -139,7 +138,8 @@ class _Wishes:
 
     def _wish(self, job: JobSpec) -> Wish:
         cluster = self._engine.cluster
-        shapes = tightest(cluster, job) if self._is_strict else job.shapes
+        shaped = self._shaped
+        shapes = job.shapes if shaped is None else shaped.proposed_shapes(cluster, job)
         parts = (_part(cluster, job, shape) for shape in shapes)
         held = tuple(part for part in parts if part is not None)
         return Wish(-job.priority_tier, held, self.uses(job), self._may_displace(job))
@@ -200,7 +200,7 @@ def _running(
     wishes: _Wishes,
     cache: TimesCache,
     job_id: JobId,
-    record: KnownJob,
+    known: KnownJob,
     held: Held,
     end_s: float,
     at_s: float,
@@ -208,7 +208,7 @@ def _running(
     kind, user, speed_frac = -1, -1, 1.0
     uses: Uses = ()
     stoppable: Stoppable | None = None
-    if isinstance(record, JobRecord):
+    if record := known.under_roost:
         kind, user = cache.alike(record.spec)
         uses = wishes.uses(record.spec)
         stoppable = wishes.stoppable(record, at_s) if record.state is JobState.RUNNING else None
@@ -226,12 +226,12 @@ def _running(
     )
 
 
-def _rest(cache: TimesCache, record: KnownJob, held: Held, at_s: float) -> RunTimes:
-    if isinstance(record, JobRecord):
+def _rest(cache: TimesCache, known: KnownJob, held: Held, at_s: float) -> RunTimes:
+    if record := known.under_roost:
         return cache.times(record.spec, done_s(record, at_s), at_s)
     shape = Shape(node_count=len(held), gpus_per_node=held[0][1])
-    unknown = JobSpec(job_id=record.job_id, user_id=-1, partition="", shapes=(shape,))
-    return cache.times(unknown, record.run_s(at_s), at_s)
+    unknown = JobSpec(job_id=known.job_id, user_id=-1, partition="", shapes=(shape,))
+    return cache.times(unknown, known.run_s(at_s), at_s)
 
 
 def _arrival(past: LoggedArrival, wishes: _Wishes, row: int) -> PastArrival:

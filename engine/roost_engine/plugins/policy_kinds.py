@@ -77,7 +77,7 @@ def make_order(
             return OrderByValue(SpeedAchieved(speed).value, name=kind.value)
         case OrderKind.LEARNED_LEFT:
             left = (predictors or Predictors()).service_left
-            return OrderByValue(left.value, name=kind.value)
+            return OrderByValue(left.value, name=kind.value, peek=left.peek)
         case OrderKind.LEARNED:
             return LearnedOrder(learned or LearnedOrderConfig(), predictors or Predictors())
         case _:
@@ -142,7 +142,7 @@ def make_preemption(
             return MadePreemption(las_moves(numbers))
         case LearnedMovesConfig():
             left = (predictors or Predictors()).service_left
-            return MadePreemption(learned_moves(numbers, left.value))
+            return MadePreemption(learned_moves(numbers, left))
         case LeasesConfig():
             return MadePreemption(leases(numbers))
         case _:

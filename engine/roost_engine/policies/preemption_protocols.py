@@ -4,11 +4,15 @@ A policy implements PreemptPolicy, and of the others those that it can answer. S
 what holds for every plug-in.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol, runtime_checkable
 
 from roost_engine.domain.tier import Tier
+from roost_engine.domain.value import value
 from roost_engine.job_record import JobRecord
+from roost_engine.policies.protocols import SortKey
+from roost_engine.policies.stop_permission import StopPermission
+from roost_engine.policies.stoppable_jobs import Ranking
 
 
 class PreemptPolicy(Protocol):
@@ -52,6 +56,7 @@ class ServesDeferred(PreemptPolicy, Protocol):
         """Whether it does; other policies serve only jobs without any offer."""
 
 
+@runtime_checkable
 class RankingPreemption(PreemptPolicy, Protocol):
     """A policy that lets a waiting job displace the first jobs of its ranking, and no others.
 
@@ -74,6 +79,38 @@ class RankingPreemption(PreemptPolicy, Protocol):
             ranked: what `first_to_go` returned last.
             at_s: engine time of that.
         """
+
+
+@value(kw_only=True)
+class Displacement:
+    """How waiting jobs displace running ones by values: the lower displaces the higher.
+
+    Attributes:
+        value: of a job, at an engine time; asking for it notes nothing.
+        permission: which jobs may be stopped; None: every job.
+        lease_s: a job is not stopped for so long after its start.
+    """
+
+    value: Callable[[JobRecord, float], SortKey]
+    permission: StopPermission | None
+    lease_s: float
+
+
+@runtime_checkable
+class ValuedPreemption(RankingPreemption, Protocol):
+    """A ranking policy that compares jobs by nothing but a value of each: forecasts play that."""
+
+    @property
+    def displacement(self) -> Displacement:
+        """How it compares them."""
+
+
+@runtime_checkable
+class RanksByService(Protocol):
+    """Running jobs that know their order by attained service, as the engine's lists do."""
+
+    def by_attained_service(self, at_s: float) -> Ranking:
+        """Return the jobs with most attained GPU-seconds first, of equal ones the latest one."""
 
 
 @runtime_checkable

@@ -44,6 +44,9 @@ from roost_engine.policies.protocols import (
 RUN_TIMES = "run-times"
 """The slot of the model of run times, where a policy asks for run times."""
 
+# Before each key of an order that may fail.
+_ANSWERED, _FAILED = 0, 1
+
 _T = TypeVar("_T")
 _LONGEST_REASON = 200
 _MOST_STRETCHES = 256  # of failed questions in one action: a bound on the journal's growth
@@ -135,6 +138,16 @@ class PolicySlot:
             return heuristic()
 
 
+def cannot_fail(order: OrderPolicy) -> bool:
+    """Return whether an order is the heuristic itself, which is asked without care."""
+    return isinstance(order, PriorityOrder)
+
+
+def key_if_answered(order: OrderPolicy, key: SortKey) -> SortKey:
+    """Return a key that an order gave as the order's slot would sort by it."""
+    return key if cannot_fail(order) else (_ANSWERED, *key)
+
+
 class OrderSlot(PolicySlot):
     """Which job is offered GPUs next.
 
@@ -148,7 +161,7 @@ class OrderSlot(PolicySlot):
         self._keyed = policy if isinstance(policy, KeyedOrder) else None
         self.is_keyed = self._keyed is not None
         self._refreshed = policy if isinstance(policy, RefreshedOrder) else None
-        self._trusted = isinstance(policy, PriorityOrder)
+        self._trusted = cannot_fail(policy)
         self._kinds: tuple[bool, ...] | None = None  # which parts of a key are texts
 
     def key(self, job: JobRecord, at_s: float) -> SortKey:
@@ -159,8 +172,8 @@ class OrderSlot(PolicySlot):
         if self._trusted:
             return keyed.key(job, at_s)
         return self.ask(
-            lambda: (0, *self._checked(keyed.key(job, at_s))),
-            lambda: (1, *submission_key(job.spec)),
+            lambda: (_ANSWERED, *self._checked(keyed.key(job, at_s))),
+            lambda: (_FAILED, *submission_key(job.spec)),
         )
 
     def _checked(self, key: SortKey) -> SortKey:

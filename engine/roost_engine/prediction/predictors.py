@@ -65,7 +65,10 @@ class Predictors:
         self._blended = None if blend is None else BlendedRunTimes(self.history, blend)
         # Not a method: predictors in no reference cycle are freed with their engine.
         asked = self._blended or self.history
-        self.service_left = ServiceLeft(partial(_run_times, self.history, asked))
+        self.service_left = ServiceLeft(
+            partial(_run_times, self.history, asked),
+            partial(_expected_times, self.history, self._blended),
+        )
 
     @property
     def run_time_model(self) -> RunTimeModel | None:
@@ -137,8 +140,7 @@ class Predictors:
 
     def expected_times(self, job: JobRecord, at_s: float) -> RunTimes:
         """Return the same, and note nothing: for readers outside the engine."""
-        ask = self.history.times if self._blended is None else self._blended.peek
-        return ask(job.spec, done_s(job, at_s), at_s)
+        return _expected_times(self.history, self._blended, job, at_s)
 
     def state(self) -> PredictorsState:
         """Return everything learned, as plain data."""
@@ -173,3 +175,10 @@ def _run_times(
     if job.started_s is None:  # a stopped job does not grow older
         history.pause(job.job_id, done_s(job, at_s), at_s)
     return asked.times(job.spec, done_s(job, at_s), at_s)
+
+
+def _expected_times(
+    history: RunTimeHistory, blended: BlendedRunTimes | None, job: JobRecord, at_s: float
+) -> RunTimes:
+    ask = history.times if blended is None else blended.peek
+    return ask(job.spec, done_s(job, at_s), at_s)

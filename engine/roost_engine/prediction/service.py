@@ -52,9 +52,11 @@ class ServiceLeft:
 
     Attributes:
         forecast: says how long a job may still run.
+        expected: says the same to readers outside the engine, and notes nothing.
     """
 
     forecast: Forecast
+    expected: Forecast
     _known: dict[JobId, tuple[float, bool, float]] = field(default_factory=dict)
 
     def value(self, job: JobRecord, at_s: float) -> tuple[float]:
@@ -65,13 +67,23 @@ class ServiceLeft:
             since_s, was_running, value = known
             if was_running == is_running and (not is_running or at_s < since_s + _FRESH_S):
                 return (value,)
-        times = self.forecast(job, at_s)
-        value = job.spec.gpu_count * expected_s(times, ServiceIndex.GITTINS)
+        value = _gittins_gpu_s(job, self.forecast(job, at_s))
         if len(self._known) > _MOST_VALUES:
             self._known.clear()
         self._known[job_id] = at_s, is_running, value
         return (value,)
 
+    def peek(self, job: JobRecord, at_s: float) -> tuple[float]:
+        """Return the value that decided last of a job in this state, or would, and note nothing."""
+        known = self._known.get(job.job_id)
+        if known is not None and known[1] == (job.started_s is not None):
+            return (known[2],)
+        return (_gittins_gpu_s(job, self.expected(job, at_s)),)
+
     def forget(self, job_id: JobId) -> None:
         """Drop the value of a job that has ended."""
         self._known.pop(job_id, None)
+
+
+def _gittins_gpu_s(job: JobRecord, times: RunTimes) -> float:
+    return job.spec.gpu_count * expected_s(times, ServiceIndex.GITTINS)

@@ -10,14 +10,18 @@ from typing import TypeAlias
 
 from roost_engine.job_record import JobRecord
 from roost_engine.policies.preemption_protocols import (
+    Displacement,
     JudgingPreemption,
     PreemptPolicy,
+    RanksByService,
     ServesDeferred,
+    ValuedPreemption,
 )
 from roost_engine.policies.protocols import SortKey
 from roost_engine.policies.slots import name_of
 from roost_engine.policies.stop_permission import StopPermission
-from roost_engine.policies.stoppable_jobs import Ranking, StoppableJobs
+from roost_engine.policies.stoppable_jobs import Ranking
+from roost_engine.prediction.service import ServiceLeft
 from roost_engine.queue.orders import Value, attained_service
 
 ROUND_S = 360.0  # of Gavel (OSDI 2020)
@@ -97,20 +101,21 @@ def las_moves(config: LasMovesConfig) -> "WithMigration":
     )
 
 
-def learned_moves(config: LearnedMovesConfig, left: Value) -> "WithMigration":
+def learned_moves(config: LearnedMovesConfig, left: ServiceLeft) -> "WithMigration":
     """Make the rule `learned-moves`: the jobs with most left go first, and jobs migrate.
 
     Args:
         config: the numbers.
-        left: the value of the order that belongs to it: what jobs are expected to need still.
+        left: gives the values of the order that belongs to it: what jobs are expected to need.
     """
     return WithMigration.of(
         DisplaceBy(
-            left,
+            left.value,
             safe_s=config.lease_s,
             round_s=config.lease_s,
             permission=_permission(config.partitions),
             name="learned",
+            peek=left.peek,
         )
     )
 
@@ -138,6 +143,7 @@ class DisplaceBy:
         name: what operators call the rule.
         serves_deferred: see policies.ServesDeferred.
         ranks_by_runs: see policies.RankingPreemption.
+        peek: the value for readers outside the engine; None: `value` notes nothing.
     """
 
     value: Value
@@ -148,6 +154,7 @@ class DisplaceBy:
     name: str = "displacement"
     serves_deferred: bool = False
     ranks_by_runs: bool = False
+    peek: Value | None = None
     _change_s: float = field(default=inf, init=False)
     # The last ranking: by attained service, or the values of another one.
     _ranking: Ranking | None = field(default=None, init=False)
@@ -158,6 +165,12 @@ class DisplaceBy:
         """See policies.PreemptPolicy."""
         return False
 
+    @property
+    def displacement(self) -> Displacement:
+        """See policies.ValuedPreemption."""
+        value = self.peek or self.value
+        return Displacement(value=value, permission=self.permission, lease_s=self.safe_s)
+
     def lease_s(self, job: JobRecord) -> float:
         """See policies.PreemptPolicy."""
         return self.safe_s if _may_stop(self.permission, job) else inf
@@ -165,7 +178,7 @@ class DisplaceBy:
     def first_to_go(self, running: Sequence[JobRecord], at_s: float) -> Sequence[JobRecord]:
         """See policies.PreemptPolicy."""
         self._change_s = self.next_change(running, at_s)
-        if self.value is attained_service and isinstance(running, StoppableJobs):
+        if self.value is attained_service and isinstance(running, RanksByService):
             self._ranking = running.by_attained_service(at_s)
             return self._ranking.jobs
         self._ranking, value = None, self.value
@@ -221,7 +234,7 @@ class WithMigration:
     @classmethod
     def of(cls, rule: PreemptPolicy) -> "WithMigration":
         """Add migration to a rule; the result approves plans, or counts, if the rule does."""
-        if isinstance(rule, DisplaceBy):
+        if isinstance(rule, ValuedPreemption):
             return RankedWithMigration(rule)
         return JudgedWithMigration(rule) if isinstance(rule, JudgingPreemption) else cls(rule)
 
@@ -265,25 +278,31 @@ class WithMigration:
 class JudgedWithMigration(WithMigration):
     """The same for a rule that approves or rejects whole plans."""
 
+    rule: JudgingPreemption
+
     def approve(self, job: JobRecord, victims: Sequence[JobRecord], at_s: float) -> bool:
         """See policies.JudgingPreemption."""
-        assert isinstance(self.rule, JudgingPreemption)
         return self.rule.approve(job, victims, at_s)
 
 
 @dataclass(frozen=True, slots=True)
 class RankedWithMigration(WithMigration):
-    """The same for a rule that displaces along its ranking: a policies.RankingPreemption."""
+    """The same for a rule that displaces by values."""
+
+    rule: ValuedPreemption
+
+    @property
+    def displacement(self) -> Displacement:
+        """See policies.ValuedPreemption."""
+        return self.rule.displacement
 
     @property
     def ranks_by_runs(self) -> bool:
         """See policies.RankingPreemption."""
-        assert isinstance(self.rule, DisplaceBy)
         return self.rule.ranks_by_runs
 
     def displaced_count(self, job: JobRecord, ranked: Sequence[JobRecord], at_s: float) -> int:
         """See policies.RankingPreemption."""
-        assert isinstance(self.rule, DisplaceBy)
         return self.rule.displaced_count(job, ranked, at_s)
 
 

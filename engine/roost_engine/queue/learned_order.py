@@ -107,8 +107,12 @@ class LearnedOrder:
         due_s = self._own_due_s(spec, times, window_s, is_over)
         return self._sorted_by(spec, self._moved_s(spec, due_s))
 
+    def expected_s(self, times: RunTimes) -> float:
+        """See ExpectingOrder."""
+        return expected_s(times, self.config.index)
+
     def key_by(self, spec: JobSpec, times: RunTimes) -> SortKey:
-        """Return the key of a job with these run times; nothing remembers the question."""
+        """See ExpectingOrder."""
         config = self.config
         window_s = config.window_s + config.window_backlogs * self._predictors.backlog.drain_s()
         return self._sorted_by(spec, self._own_due_s(spec, times, window_s, is_over=False))
@@ -126,7 +130,7 @@ class LearnedOrder:
         if is_over:
             return max(spec.submit_s, spec.eligible_s) + _OVER_WINDOWS * window_s
         gpu_count = spec.gpu_count if times.is_of_user else _TYPICAL_GPU_COUNT
-        service_gpu_s = gpu_count * expected_s(times, self.config.index)
+        service_gpu_s = gpu_count * self.expected_s(times)
         from_s = max(spec.submit_s, spec.eligible_s)
         # In this order NaN, from a predictor at fault, counts as the whole window.
         return from_s + max(min(window_s, self.config.ageing * service_gpu_s), 0.0)
@@ -159,10 +163,7 @@ class LearnedOrder:
             del self._due_s[next(iter(self._due_s))]
 
     def due_s(self, job: JobRecord) -> float | None:
-        """Return the due time by which a job was last queued; None: it was queued otherwise.
-
-        Jobs that become eligible after that do not overtake it.
-        """
+        """See ExpectingOrder."""
         # The order's slot puts 0 before a key, and 1 before the heuristic's, which has no due time.
         return float(job.sort_key[_DUE_PLACE]) if job.sort_key[:1] == (0,) else None
 

@@ -6,16 +6,49 @@ served first.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Protocol, TypeAlias, runtime_checkable
 
-from roost_engine.domain.model import JobId
+from roost_engine.domain.model import JobId, JobSpec
 from roost_engine.domain.tier import Tier
 from roost_engine.job_record import JobRecord
 from roost_engine.policies.heuristics import ranked_by_key, submission_key
-from roost_engine.policies.protocols import QueueView, SortKey
+from roost_engine.policies.protocols import KeyedOrder, QueueView, SortKey
+from roost_engine.prediction.run_times import RunTimes
 from roost_engine.prediction.speed import SpeedPredictor
 
 Value: TypeAlias = Callable[[JobRecord, float], SortKey]  # of (job, engine time)
+
+
+@runtime_checkable
+class ValuedOrder(KeyedOrder, Protocol):
+    """An order by the value of a job, which a preemption rule can compare running jobs by.
+
+    What an operator has put first or last comes before the value in a key, and Slurm's order after.
+    """
+
+    @property
+    def value(self) -> Value:
+        """The value."""
+
+    def peek_key(self, job: JobRecord, at_s: float) -> SortKey:
+        """Return the key of a job to a reader outside the engine, and note nothing."""
+
+
+@runtime_checkable
+class ExpectingOrder(KeyedOrder, Protocol):
+    """An order by what a job is expected to need, with a bound to what may overtake it."""
+
+    def expected_s(self, times: RunTimes) -> float:
+        """Return what a job with these run times is expected to need, in seconds at full speed."""
+
+    def key_by(self, spec: JobSpec, times: RunTimes) -> SortKey:
+        """Return the key of a job with these run times; nothing remembers the question."""
+
+    def due_s(self, job: JobRecord) -> float | None:
+        """Return the engine time after which no job that becomes eligible overtakes this one.
+
+        None: it was queued without such a bound.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,14 +60,21 @@ class OrderByValue:
     Attributes:
         value: the value of a job; it must not change while the job waits.
         name: what operators call the order.
+        peek: the value for readers outside the engine; None: `value` notes nothing.
     """
 
     value: Value
     name: str = "by value"
+    peek: Value | None = None
 
     def key(self, job: JobRecord, at_s: float) -> SortKey:
         """See policies.KeyedOrder."""
         return -job.spec.precedence, *self.value(job, at_s), *submission_key(job.spec)
+
+    def peek_key(self, job: JobRecord, at_s: float) -> SortKey:
+        """See ValuedOrder."""
+        value = self.peek or self.value
+        return -job.spec.precedence, *value(job, at_s), *submission_key(job.spec)
 
     def rank(self, view: QueueView) -> Sequence[JobId]:
         """See policies.OrderPolicy."""

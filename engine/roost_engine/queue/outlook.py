@@ -4,7 +4,7 @@ Reading it changes nothing, and costs a pass nothing: each job remembers its sor
 """
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from roost_engine.domain.model import JobId
@@ -12,8 +12,9 @@ from roost_engine.job_record import JobRecord, JobState
 from roost_engine.policies.heuristics import submission_key
 from roost_engine.policies.protocols import OrderPolicy, SortKey
 from roost_engine.prediction.predictors import Predictors
+from roost_engine.prediction.run_times import RunTimes
 from roost_engine.prediction.service import ServiceIndex, expected_s
-from roost_engine.queue.learned_order import LearnedOrder
+from roost_engine.queue.orders import ExpectingOrder
 
 LOW_FRAC, HIGH_FRAC = 0.1, 0.9  # the ends of an 80 % interval
 
@@ -84,14 +85,14 @@ def outlook_of(
         records: every job under Roost.
         at_s: engine time.
     """
-    learned = order if isinstance(order, LearnedOrder) else None
-    index = ServiceIndex.MEAN if learned is None else learned.config.index
     position = position_of(job, records)
-    is_bounded = learned is not None and position is not None
+    bounding = order if isinstance(order, ExpectingOrder) else None
+    expected = _mean_s if bounding is None else bounding.expected_s
+    due_s = None if bounding is None or position is None else bounding.due_s(job)
     return Outlook(
         position=position,
-        expectation=None if predictors is None else _expectation(job, predictors, index, at_s),
-        overtaken_until_s=learned.due_s(job) if is_bounded and learned is not None else None,
+        expectation=None if predictors is None else _expectation(job, predictors, expected, at_s),
+        overtaken_until_s=due_s,
         precedence=job.spec.precedence,
     )
 
@@ -121,7 +122,7 @@ def outlooks_of(
         order: of the engine.
         records: every job under Roost.
     """
-    learned = order if isinstance(order, LearnedOrder) else None
+    bounding = order if isinstance(order, ExpectingOrder) else None
     waiting = [record for record in records if _is_queued(record)]
     turns = sorted(map(_turn, waiting))
     slurm_turns = sorted(map(_slurm_turn, waiting))
@@ -135,7 +136,7 @@ def outlooks_of(
             record.job_id,
             Outlook(
                 position=position,
-                overtaken_until_s=None if learned is None else learned.due_s(record),
+                overtaken_until_s=None if bounding is None else bounding.due_s(record),
                 precedence=record.spec.precedence,
             ),
         )
@@ -153,12 +154,16 @@ def _slurm_turn(job: JobRecord) -> tuple[int, SortKey]:
     return -job.spec.priority_tier, submission_key(job.spec)
 
 
+def _mean_s(times: RunTimes) -> float:
+    return expected_s(times, ServiceIndex.MEAN)
+
+
 def _expectation(
-    job: JobRecord, predictors: Predictors, index: ServiceIndex, at_s: float
+    job: JobRecord, predictors: Predictors, expected: Callable[[RunTimes], float], at_s: float
 ) -> Expectation:
     times = predictors.expected_times(job, at_s)
     return Expectation(
-        gpu_s=job.spec.gpu_count * expected_s(times, index),
+        gpu_s=job.spec.gpu_count * expected(times),
         median_s=times.quantile_s(0.5),
         low_s=times.quantile_s(LOW_FRAC),
         high_s=times.quantile_s(HIGH_FRAC),

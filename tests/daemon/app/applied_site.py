@@ -14,8 +14,8 @@ from roost_engine.domain.events import (
 )
 from roost_engine.domain.model import JobId
 from roost_engine.testing.builders import job, node
-from roostd.app.applier import Applier
-from roostd.app.recorder import Recorder
+from roostd.app.actions.applier import Applier
+from roostd.app.decision.recorder import Recorder
 from roostd.ops.metrics import Metrics
 from roostd.slurm.port import SlurmPort
 from roostd.testing.slurm_stand_in import SlurmStandIn

@@ -15,7 +15,7 @@ from roost_engine.testing.builders import node
 from roost_formats.journal.codec import encode
 from roost_formats.journal.journal import Journal
 from roost_formats.journal.records import RunHead
-from roostd.app.recorder import Recorder
+from roostd.app.decision.recorder import Recorder
 from roostd.config.config import Config
 from roostd.state import DaemonState
 from roostd.telemetry.board import ProbeBoard

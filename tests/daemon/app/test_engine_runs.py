@@ -23,9 +23,9 @@ from roost_engine.testing.builders import job
 from roost_formats.journal.codec import decode, encode
 from roost_formats.journal.journal import FILE_NAME
 from roost_formats.journal.reader import JournalReader
+from roostd.app.decision.recorder import Recorder
 from roostd.app.engine_runs import EngineRuns, read_speeds
-from roostd.app.knowledge_keeper import KnowledgeKeeper
-from roostd.app.recorder import Recorder
+from roostd.app.observation.knowledge_keeper import KnowledgeKeeper
 from roostd.config.config import Config
 from roostd.telemetry.learned_pairs import pairs_of
 

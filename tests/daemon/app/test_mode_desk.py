@@ -70,7 +70,7 @@ async def test_jobs_lose_their_leases_at_once_and_new_ones_get_none(
         (waiting,) = slurm.submit(gpus_per_node=2)
         await daemon.until(lambda: waiting in daemon.daemon.parts.watch.leased(), "it is leased")
 
-        daemon.daemon.parts.modes.set_mode("main", mode, "ann", {})
+        await daemon.daemon.parts.modes.set_mode("main", mode, "ann", {})
 
         beat = heartbeat.parse((tmp_path / "run" / "heartbeat").read_text())
         assert "main" in beat.excepted
@@ -84,7 +84,7 @@ async def test_a_reload_brings_the_mode_of_the_file_back(
 ) -> None:
     async with running(slurm, config(tmp_path, mode="shadow")) as daemon:
         desk, state = daemon.daemon.parts.modes, daemon.daemon.state
-        desk.set_mode("main", Mode.ENFORCE, "ann", {})
+        await desk.set_mode("main", Mode.ENFORCE, "ann", {})
         assert state.config.mode_of("main") is Mode.ENFORCE
 
         daemon.daemon.reload()
@@ -99,14 +99,14 @@ async def test_what_is_configured_is_what_the_last_reload_read(
         desk, state = daemon.daemon.parts.modes, daemon.daemon.state
         daemon.daemon.reload()
         await daemon.until(lambda: state.config.mode_of("main") is Mode.ADVISE, "the reload")
-        made = desk.set_mode("main", Mode.OFF, "ann", {})
+        made = await desk.set_mode("main", Mode.OFF, "ann", {})
         assert (made.was, made.configured) == (Mode.ADVISE, Mode.ADVISE)
 
 
 async def test_the_other_settings_of_a_partition_stay(slurm: SlurmStandIn, tmp_path: Path) -> None:
     settings = config(tmp_path, partitions={"main": {"mode": "enforce", "preemption": True}})
     async with running(slurm, settings) as daemon:
-        daemon.daemon.parts.modes.set_mode("main", Mode.SHADOW, "ann", {})
+        await daemon.daemon.parts.modes.set_mode("main", Mode.SHADOW, "ann", {})
         assert daemon.daemon.state.config.preempting_partitions() == ["main"]
 
 
@@ -115,7 +115,7 @@ async def test_a_mode_that_it_has_already_replaces_no_engine(
 ) -> None:
     async with running(slurm, config(tmp_path)) as daemon:
         engine = daemon.daemon.state.engine
-        made = daemon.daemon.parts.modes.set_mode("main", Mode.ENFORCE, "ann", {})
+        made = await daemon.daemon.parts.modes.set_mode("main", Mode.ENFORCE, "ann", {})
         assert made.was is made.mode is Mode.ENFORCE
         assert daemon.daemon.state.engine is engine
 
@@ -125,7 +125,7 @@ async def test_an_unknown_partition_is_refused_with_those_that_there_are(
 ) -> None:
     async with running(slurm, config(tmp_path)) as daemon:
         with pytest.raises(UnknownPartition, match="no partition 'mian'; there are main"):
-            daemon.daemon.parts.modes.set_mode("mian", Mode.OFF, "ann", {})
+            await daemon.daemon.parts.modes.set_mode("mian", Mode.OFF, "ann", {})
 
 
 async def test_what_cannot_be_put_on_record_is_not_done(
@@ -134,5 +134,5 @@ async def test_what_cannot_be_put_on_record_is_not_done(
     async with running(slurm, config(tmp_path)) as daemon:
         (tmp_path / "state" / "audit.log").mkdir()
         with pytest.raises(JournalError, match="nothing was changed"):
-            daemon.daemon.parts.modes.set_mode("main", Mode.OFF, "ann", {})
+            await daemon.daemon.parts.modes.set_mode("main", Mode.OFF, "ann", {})
         assert daemon.daemon.state.config.mode_of("main") is Mode.ENFORCE

@@ -10,7 +10,7 @@ from tests.daemon.app.parts import Parts
 
 from roost_engine.domain.model import JobId
 from roost_engine.testing.builders import node
-from roostd.app.slurm_watch import SlurmWatch
+from roostd.app.polls.slurm_watch import SlurmWatch
 from roostd.ops.metrics import Metrics
 from roostd.testing.slurm_stand_in import SlurmStandIn
 

@@ -13,7 +13,7 @@ from roost_engine.testing.builders import job, share
 from roost_proto.v1 import operator_pb2 as pb
 from roostd.rpc import eta
 from roostd.rpc.errors import NoForecast
-from roostd.state import UnmanagedJob
+from roostd.state import LeftQueue, UnmanagedJob
 
 SOON, LATE = Quantiles(60.0, 120.0, 600.0), Quantiles(660.0, 1_200.0, inf)
 NEVER = Quantiles(3_600.0, inf, inf)
@@ -82,6 +82,10 @@ def test_a_job_that_does_not_exist(parts: Parts) -> None:
 
 def test_a_job_that_has_ended(parts: Parts) -> None:
     parts.state.engine.step(JobEnded(at_s=110.0, job_id=JobId("1")))
+    left = LeftQueue(reason="off", owner=None, submit_s=0.0, left_s=9.0)
+    parts.state.left_queue[JobId("7")] = left
+    with pytest.raises(NoForecast, match="job 7 has left Slurm's queue; ask sacct -j 7"):
+        eta.response(parts.state, JobId("7"))
     with pytest.raises(NoForecast, match="job 1 has ended"):
         eta.response(parts.state, JobId("1"))
 

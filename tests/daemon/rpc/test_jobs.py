@@ -14,7 +14,7 @@ from roost_engine.domain.model import JobId, NodeName
 from roost_engine.testing.builders import bridges, job, share
 from roost_proto.v1 import operator_pb2 as pb
 from roostd.rpc import jobs
-from roostd.state import DaemonState, Owner, UnmanagedJob
+from roostd.state import DaemonState, LeftQueue, Owner, UnmanagedJob
 
 ONE, NINE = JobId("1"), JobId("9")
 
@@ -42,6 +42,20 @@ def test_a_job_that_slurm_placed_and_that_has_ended_is_not_listed(state: DaemonS
     state.engine.step(JobEnded(at_s=102.0, job_id=NINE))
     assert listed(state) == {}
     assert jobs.job(state, NINE).state == pb.JOB_STATE_ENDED
+
+
+def test_a_left_job_that_slurm_has_forgotten_is_told_of_as_ended(state: DaemonState) -> None:
+    state.left_queue[NINE] = LeftQueue(
+        reason="partition debug is off", owner=Owner(42, "debug", 3), submit_s=60.0, left_s=90.0
+    )
+    told = jobs.job(state, NINE)
+    assert (told.state, told.user_id, told.gpu_count) == (pb.JOB_STATE_ENDED, 42, 3)
+    assert (told.waited_s, told.ended_ago_s) == (30.0, 10.0)
+    assert told.reason == (
+        "Roost had not placed it: partition debug is off. What became of it: sacct -j 9"
+    )
+    assert listed(state) == {}
+    assert [one.job_id for one in jobs.jobs(state, True)] == ["9"]
 
 
 def test_a_held_job_waits_and_is_not_left_to_slurm(state: DaemonState) -> None:

@@ -20,7 +20,7 @@ class FakeDesk:
     def __init__(self) -> None:
         self.asked = list[tuple[str, Mode, str, Mapping[str, object]]]()
 
-    def set_mode(
+    async def set_mode(
         self, partition: str, mode: Mode, by: str, caller: Mapping[str, object]
     ) -> ModeChange:
         self.asked.append((partition, mode, by, caller))

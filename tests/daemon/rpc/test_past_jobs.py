@@ -2,15 +2,18 @@
 
 from pathlib import Path
 
+import pytest
 from tests.daemon.app.parts import Parts, recording
 
 from roost_engine.domain.events import JobEnded, JobQueued, JobStarted
 from roost_engine.domain.model import JobId
 from roost_engine.engine import Engine, EngineConfig
+from roost_engine.forecast.forecast import Forecast
 from roost_engine.plugins.plugins import Policies
 from roost_engine.testing.builders import job, share
 from roost_proto.v1 import operator_pb2 as pb
-from roostd.app.past_jobs import PastJobs
+from roostd.app.observation.past_jobs import PastJobs
+from roostd.rpc.errors import NoForecast
 from roostd.rpc.operator import OperatorService
 from roostd.rpc.past_jobs import past_explanation
 
@@ -43,6 +46,9 @@ async def test_a_job_is_explained_after_the_engine_has_forgotten_it(tmp_path: Pa
         again = await service.GetJob(pb.GetJobRequest(job_id="1"), context)  # type: ignore[arg-type]
         assert again == told.job
         assert await past_explanation(state, JobId("2")) is None
+        state.forecast = Forecast(at_s=100.0, play_count=1, jobs={})
+        with pytest.raises(NoForecast, match="job 1 has ended"):
+            await service.GetEta(pb.GetEtaRequest(job_id="1"), context)  # type: ignore[arg-type]
 
     assert told.is_from_journal
     assert (told.job.state, told.job.ended_ago_s) == (pb.JOB_STATE_ENDED, 540.0)

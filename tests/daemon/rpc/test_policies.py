@@ -5,7 +5,7 @@ from pathlib import Path
 
 import grpc
 import pytest
-from tests.daemon.app.test_policy_desk import FakeEvaluator, audited, evaluation
+from tests.daemon.app.promotion.test_policy_desk import FakeEvaluator, audited, evaluation
 from tests.daemon.running import Running, config, running
 
 from roost_engine.testing import builders

@@ -102,6 +102,29 @@ def test_a_name_that_the_front_did_not_give_is_no_caller(peer: str, caller: Call
     assert facts_of_caller(peer).get("uid") == (caller.uid if caller else None)
 
 
+async def test_a_user_has_eight_connections_and_root_eight_more_than_all_others(
+    tmp_path: Path,
+) -> None:
+    front, waits = SocketFront(tmp_path / "admin.sock"), asyncio.Event()
+
+    async def serve() -> None:
+        await waits.wait()
+
+    def admitted(uid: int, wanted: int) -> int:
+        count = 0
+        while count < wanted and front._has_capacity(uid):
+            front._connections[asyncio.create_task(serve())] = uid
+            count += 1
+        return count
+
+    assert [admitted(uid, 10) for uid in range(10_000, 10_007)] == [8] * 7
+    assert admitted(10_007, 10) == 8 == MOST_CONNECTIONS - 7 * 8
+    assert admitted(10_008, 10) == 0
+    assert admitted(0, 20) == 8
+    waits.set()
+    await asyncio.gather(*front._connections)
+
+
 async def test_connections_beyond_the_most_are_closed_and_the_others_served(
     served: Served, tmp_path: Path
 ) -> None:

@@ -13,7 +13,7 @@ from roost_slurm.reservations import parse_reservations
 from roost_slurm.scheduling import Scheduling, parse_scheduling
 from roost_slurm.scontrol import JobDetail, parse_jobs
 from roost_slurm.squeue import QueuedJob, parse_queue
-from roostd.slurm.rules import SiteRules
+from roostd.slurm.rules.site_rules import SiteRules
 
 
 def rules(release: str) -> SiteRules:

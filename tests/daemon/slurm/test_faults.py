@@ -31,6 +31,7 @@ case $(cat FOLDER/mode) in
 fail) echo "slurm_update error: Unable to contact slurm controller" >&2; exit 1;;
 hang) sleep 77;;
 deaf) /usr/bin/scontrol "$@"; sleep 77;;
+race) /usr/bin/scontrol $(cat FOLDER/first); exec /usr/bin/scontrol "$@";;
 *) exec /usr/bin/scontrol "$@";;
 esac
 """
@@ -57,10 +58,16 @@ class Wrapped:
         wrapper.write_text(WRAPPER.replace("FOLDER", str(folder)))
         wrapper.chmod(0o755)
         (folder / "squeue").symlink_to("/usr/bin/squeue")
-        self.port = SlurmCli(folder, slurm.folder.slurm_conf, timeout_s=1.0)
+        conf = slurm.folder.slurm_conf
+        self.port = SlurmCli(folder, conf, timeout_s=1.0, lease_s=lambda: LEASE_S)
 
     def be(self, mode: str) -> None:
         self._mode_file.write_text(mode)
+
+    def race(self, first: str) -> None:
+        """Have a user's command of scontrol come just before each update."""
+        (self._mode_file.parent / "first").write_text(first)
+        self.be("race")
 
 
 @pytest.mark.parametrize(("mode", "error"), [("fail", SlurmRefused), ("hang", SlurmTimeout)])
@@ -112,6 +119,22 @@ async def test_a_begin_that_a_user_sets_later_is_the_users_own(real: LocalSlurm)
     real.run("scontrol", "update", f"jobid={job_id}", f"StartTime=now+{LEASE_S}")
     assert await begin_of(port, job_id) is None
     real.run("scancel", job_id)
+
+
+async def test_a_begin_that_comes_between_the_look_and_the_renewal_is_lost_and_kept_when_repeated(
+    real: LocalSlurm, wrapped: Wrapped
+) -> None:
+    """Slurm has no conditional update; docs/delay.md says what that means for users."""
+    job_id = JobId(real.submit("--gres=gpu:2"))
+    later = f"update jobid={job_id} StartTime=now+{4 * LEASE_S}"
+    wrapped.race(later)
+    await wrapped.port.renew([job_id], LEASE_S)
+    wrapped.be("good")
+    assert await begin_of(wrapped.port, job_id) is None
+    real.run("scontrol", *later.split())
+    later_s = int(time.time()) + 4 * LEASE_S
+    await wrapped.port.renew([job_id], LEASE_S)
+    assert (await begin_of(wrapped.port, job_id) or 0) == pytest.approx(later_s, abs=2)
 
 
 async def begin_of(port: SlurmCli, job_id: JobId) -> int | None:

@@ -3,6 +3,9 @@
 from collections.abc import Collection, Mapping
 from typing import Any
 
+import pytest
+
+from roost_engine.domain.errors import SlurmRefused
 from roost_engine.domain.model import JobId
 from roost_slurm.scontrol import JobDetail
 from roost_slurm.squeue import QueuedJob, SlurmJobState
@@ -99,6 +102,22 @@ async def test_jobs_that_have_ended_make_a_list_dear_too() -> None:
     assert await controller.questions(*jobs[:2]) == ["all"]  # how long it is was not known
     assert len(await controller.questions(*jobs[:14])) == 12
     assert await controller.questions(*jobs[:1]) == []
+
+
+async def test_a_job_that_scontrol_refuses_to_show_fails_one_poll_and_is_left_out_then() -> None:
+    class Refusing(Controller):
+        async def _show_one(self, number: str) -> JobDetail | None:
+            if number == "2":
+                self.asked.append(number)
+                raise SlurmRefused(("scontrol",), 1, "Access/permission denied")
+            return await super()._show_one(number)
+
+    controller = Refusing({1: detail(1), 2: None, 3: detail(3)})
+    jobs = [queued(1), queued(2), queued(3)]
+    with pytest.raises(SlurmRefused, match="denied"):
+        await controller.questions(*jobs)
+    await controller.questions(*jobs)
+    assert sorted(controller.cache.known) == [1, 3]
 
 
 async def test_forged_records_never_use_up_the_questions_of_other_jobs() -> None:

@@ -20,7 +20,7 @@ from roost_slurm.squeue import SlurmJobState
 from roostd.slurm.jobs import JobReader
 from roostd.slurm.port import QueueSnapshot
 from roostd.slurm.queue_view import SiteView
-from roostd.slurm.rules import SiteRules
+from roostd.slurm.rules.site_rules import SiteRules
 
 
 @pytest.fixture

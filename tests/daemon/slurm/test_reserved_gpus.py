@@ -12,7 +12,7 @@ from roost_engine.testing.builders import node
 from roost_slurm.reservations import Reservation
 from roost_slurm.squeue import QueuedJob, SlurmJobState
 from roostd.slurm.reserved_gpus import Poll, ReservedGpus, reserved_gpus
-from roostd.slurm.rules import SiteRules
+from roostd.slurm.rules.site_rules import SiteRules
 
 START_S, END_S = 2_000.0, 9_000.0
 NODES = {spec.name: spec for spec in (node("n1", cpu_count=32), node("n2", cpu_count=32))}

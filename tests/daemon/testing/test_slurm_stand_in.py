@@ -7,7 +7,7 @@ from roost_engine.testing import builders
 from roost_slurm.partitions import Partition
 from roost_slurm.spool import Ended, SpoolEvent, Started, Submitted
 from roost_slurm.squeue import SlurmJobState
-from roostd.slurm.rules import SiteRules
+from roostd.slurm.rules.site_rules import SiteRules
 from roostd.testing.slurm_stand_in import Fault, SlurmStandIn
 
 

@@ -83,7 +83,7 @@ def test_only_the_readers_of_slurm_ask_for_traits() -> None:
         "slurm_glue/roost_slurm/versions.py",
         "slurm_glue/roost_slurm/orphaned_pins.py",
         "slurm_glue/roost_slurm/seat_guards.py",
-        "daemon/roostd/app/slurm_watch.py",
+        "daemon/roostd/app/polls/slurm_watch.py",
         "daemon/roostd/slurm/slurm_cli.py",
         "daemon/roostd/testing/slurm_stand_in.py",
     }

@@ -47,15 +47,15 @@ URGENT_AFTER_S = 4.0
 # What roostd would do if it did not count one kind of Slurm's rules, by name.
 FAULTS = {
     "limits": (
-        "from roostd.slurm.quotas import QuotaRules\n"
+        "from roostd.slurm.rules.quotas import QuotaRules\n"
         "QuotaRules._of_qos = lambda rules, qos, job: iter(())\n"
     ),
     "licences": (
-        "from roostd.slurm.quotas import QuotaRules\n"
+        "from roostd.slurm.rules.quotas import QuotaRules\n"
         "QuotaRules._of_licenses = lambda rules, job: iter(())\n"
     ),
     "reservations": (
-        "from roostd.slurm.rules import SiteRules\n"
+        "from roostd.slurm.rules.site_rules import SiteRules\n"
         "SiteRules.closed_nodes = lambda rules, job, at_epoch_s: frozenset()\n"
     ),
 }

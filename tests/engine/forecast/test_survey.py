@@ -14,7 +14,7 @@ from roost_engine.forecast.snapshot import Displacing, Part, Snapshot
 from roost_engine.forecast.survey import survey
 from roost_engine.plugins.plugins import Plugins
 from roost_engine.plugins.stacks import OrderKind, PlacementKind
-from roost_engine.preemption.rules import LasMovesConfig
+from roost_engine.preemption.rules import LasMovesConfig, LearnedMovesConfig
 from roost_engine.scoring.heuristic import HeuristicScore
 from roost_engine.testing.builders import job, node, shape, share
 
@@ -69,6 +69,25 @@ def test_waiting_jobs_have_the_keys_and_shapes_of_the_engine(engine: Engine) -> 
     ]
     assert found.wishes[found.waiting[0].wish].parts == (Part(1, 4, 0b11),)
     assert found.wishes[found.waiting[1].wish].parts == (Part(2, 4, 0b11),)  # the tightest
+
+
+@pytest.mark.parametrize(
+    ("kind", "gang_part_count"),
+    [(PlacementKind.CONSOLIDATION, 2), (PlacementKind.TIGHT_GANGS, 1), (PlacementKind.STRICT, 1)],
+)
+def test_a_gang_is_played_in_the_shapes_that_its_placement_rule_proposes(
+    kind: PlacementKind, gang_part_count: int
+) -> None:
+    plugins = Plugins(order=OrderKind.LAS, placement=kind)
+    engine = Engine(EngineConfig(), plugins.policies(HeuristicScore()))
+    for name in ("n1", "n2", "n3", "n4"):
+        engine.step(NodeSeen(at_s=0.0, node=node(name, 4)))
+        engine.step(JobStarted(at_s=1.0, job_id=JobId(name), shares=(share(name, 0, 1, 2),)))
+    engine.step(JobQueued(at_s=2.0, job=job("1", shape(4, 2), shape(2, 4))))
+    found = take(engine)
+    parts = found.wishes[found.waiting[0].wish].parts
+    assert parts[0] == Part(2, 4, 0b1111)
+    assert len(parts) == gang_part_count
 
 
 def test_a_node_list_counts(engine: Engine) -> None:
@@ -128,6 +147,24 @@ def test_where_jobs_displace_others_the_values_of_the_order_come_along() -> None
     assert (held.stoppable.key[2], waits.key[2]) == (400.0, 0.0)  # GPU-seconds
     assert waits.is_stoppable
     assert found.wishes[waits.wish].may_displace
+
+
+def test_a_survey_leaves_the_values_that_decide_as_they_are() -> None:
+    plugins = Plugins(order=OrderKind.LEARNED_LEFT, preemption=LearnedMovesConfig())
+    engine = Engine(EngineConfig(), plugins.policies(HeuristicScore()))
+    engine.step(NodeSeen(at_s=0.0, node=node("n1", 4)))
+    for name in ("1", "2"):
+        engine.step(JobQueued(at_s=0.0, job=job(name, gpus=4)))
+    engine.step(JobStarted(at_s=10.0, job_id=JobId("1"), shares=(share("n1", 0, 1, 2, 3),)))
+    predictors = engine.policies.predictors
+    assert predictors is not None
+    running = engine.record(JobId("1"))
+    decided = predictors.service_left.value(running, 20.0)
+    (held,) = take(engine, at_s=50_000.0).running
+    assert held.stoppable is not None
+    assert held.stoppable.key[2:3] == decided
+    # The survey asked long after the value was computed, which would have computed it again.
+    assert predictors.service_left.value(running, 100.0) == decided
 
 
 def test_only_jobs_with_permission_are_stopped() -> None:

@@ -51,7 +51,7 @@ def running(name: str) -> JobRecord:
 
 def test_a_value_stays_while_a_job_waits_whatever_is_learned() -> None:
     asked = Asked()
-    left = ServiceLeft(asked)
+    left = ServiceLeft(asked, asked)
     first = left.value(waiting(job("1", gpus=4)), 0.0)
     asked.times = ending_at(1_000_000.0)
     assert left.value(waiting(job("1", gpus=4)), 90_000.0) == first
@@ -60,7 +60,7 @@ def test_a_value_stays_while_a_job_waits_whatever_is_learned() -> None:
 
 def test_a_running_job_is_asked_for_again_after_some_minutes() -> None:
     asked = Asked()
-    left = ServiceLeft(asked)
+    left = ServiceLeft(asked, asked)
     record = running("1")
     first = left.value(record, 0.0)
     asked.times = ending_at(1_000_000.0)
@@ -70,16 +70,26 @@ def test_a_running_job_is_asked_for_again_after_some_minutes() -> None:
 
 @pytest.mark.parametrize("gpus", [1, 8])
 def test_a_value_is_in_gpu_seconds(gpus: int) -> None:
-    (one,) = ServiceLeft(Asked()).value(waiting(job("1", gpus=1)), 0.0)
-    (value,) = ServiceLeft(Asked()).value(waiting(job("2", gpus=gpus)), 0.0)
+    (one,) = ServiceLeft(Asked(), Asked()).value(waiting(job("1", gpus=1)), 0.0)
+    (value,) = ServiceLeft(Asked(), Asked()).value(waiting(job("2", gpus=gpus)), 0.0)
     assert value == pytest.approx(gpus * one)
 
 
 def test_a_job_that_has_ended_is_forgotten() -> None:
     asked = Asked()
-    left = ServiceLeft(asked)
+    left = ServiceLeft(asked, asked)
     record = waiting(job("1"))
     left.value(record, 0.0)
     left.forget(JobId("1"))
     left.value(record, 0.0)
     assert asked.count == 2
+
+
+def test_a_reader_sees_the_value_that_decided_and_leaves_no_trace() -> None:
+    asked, expected = Asked(), Asked()
+    left, record = ServiceLeft(asked, expected), running("1")
+    assert left.peek(record, 0.0) == left.value(record, 0.0)
+    assert (asked.count, expected.count) == (1, 1)
+    asked.times = ending_at(1_000_000.0)
+    assert left.peek(record, 400.0) == left.peek(record, 0.0) < left.value(record, 400.0)
+    assert expected.count == 1

@@ -1,0 +1,222 @@
+"""Counts the GPU-hours that bring nothing, by day and user; docs/waste.md says what counts.
+
+Every running job and every node is looked at once a minute, a part of them in each poll. What is
+seen then counts for the time since it was last looked at, three minutes at most: a daemon that was
+stopped or suspended meanwhile has not seen that time. The sums are stored in the state folder,
+every five minutes and when the daemon stops.
+"""
+
+from collections import deque
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeAlias
+
+import structlog
+from prometheus_client import Counter
+
+from roost_engine.domain.errors import UnknownJob
+from roost_engine.domain.model import JobId, NodeName, NodeShare
+from roost_engine.job_record import JobRecord
+from roostd.app.observation.neighbour_losses import lost_frac
+from roostd.ops.files import FileTooLarge, read_bounded
+from roostd.state import DaemonState
+from roostd.telemetry.probe_messages import column
+from roostd.telemetry.waste import (
+    MOST_BYTES,
+    WasteFileError,
+    WasteTally,
+    half_free_count,
+    linked_partners,
+    read_tally,
+    split_count,
+)
+
+_log = structlog.get_logger(__name__)
+
+IDLE_SM_FRAC = 0.05  # below: the GPU is idle
+IDLE_AFTER_S = 300.0  # idle at every poll for so long
+LEAST_MEMORY_BYTES = 1 << 30  # with less, no job starts on a node
+_LONGEST_S = 180.0
+_STORE_EVERY_S = 300.0
+_POLLS_PER_ROUND = 60
+
+
+@dataclass(frozen=True, slots=True)
+class _Node:
+    """A node of a round, by name: a reload in the middle gives all nodes new indices."""
+
+    name: NodeName
+
+
+_Item: TypeAlias = JobId | _Node
+
+
+@dataclass(slots=True)
+class _Seen:
+    """The last look at a job or node, and since when each GPU of a job is idle."""
+
+    at_s: float
+    idle_since_s: dict[tuple[NodeName, int], float] = field(default_factory=dict)
+    counted_to_s: dict[tuple[NodeName, int], float] = field(default_factory=dict)
+
+
+class WasteMeter:
+    """See the module.
+
+    Args:
+        state: has the engine, the clock, the probes' newest reports, and the tally to add to.
+        path: where the sums are stored.
+        counter: the metric, by kind.
+    """
+
+    def __init__(self, state: DaemonState, path: Path, counter: Counter) -> None:
+        self._state, self._path, self._counter = state, path, counter
+        self._seen: dict[_Item, _Seen] = {}
+        self._round: deque[_Item] = deque()
+        self._slice_count = 0
+        self._stored_s = state.clock.now_s()
+        state.waste = self._stored()
+        if state.waste.began_epoch_s is None:
+            state.waste.began_epoch_s = state.clock.to_epoch_s(self._stored_s)
+
+    def poll(self) -> None:
+        """Look at the next part of jobs and nodes. To be called about once a second."""
+        if not self._round:
+            self._begin_round()
+        for _ in range(min(self._slice_count, len(self._round))):
+            self._look(self._round.popleft())
+        if self._state.clock.now_s() - self._stored_s >= _STORE_EVERY_S:
+            self.store()
+
+    def store(self) -> None:
+        """Store the sums; the tally says why if that fails."""
+        self._stored_s = self._state.clock.now_s()
+        tally = self._state.waste
+        new = self._path.with_suffix(".new")
+        try:
+            new.write_text(tally.text(), encoding="utf-8")
+            new.replace(self._path)
+        except OSError as error:
+            tally.fault = f"{self._path}: {error.strerror}"
+            _log.error("waste_not_stored", path=str(self._path), error=str(error))
+        else:
+            tally.fault = ""
+
+    def _stored(self) -> WasteTally:
+        try:
+            return read_tally(read_bounded(self._path, MOST_BYTES))
+        except FileNotFoundError:
+            return WasteTally()
+        except (OSError, UnicodeDecodeError, FileTooLarge, WasteFileError) as error:
+            _log.error("waste_not_read", path=str(self._path), error=str(error))
+            return WasteTally(fault=f"{self._path}: {error}; counting began again")
+
+    def _begin_round(self) -> None:
+        cluster = self._state.engine.cluster
+        items: dict[_Item, None] = dict.fromkeys(cluster.held_jobs())
+        items |= dict.fromkeys(map(_Node, cluster.names))
+        self._seen = {item: seen for item, seen in self._seen.items() if item in items}
+        self._round.extend(items)
+        self._slice_count = -(-len(items) // _POLLS_PER_ROUND)
+
+    def _look(self, item: _Item) -> None:
+        now_s = self._state.clock.now_s()
+        seen = self._seen.setdefault(item, _Seen(now_s))
+        past_s, seen.at_s = min(now_s - seen.at_s, _LONGEST_S), now_s
+        if isinstance(item, _Node):
+            self._look_at_node(item.name, past_s)
+        else:
+            self._look_at_job(item, seen, past_s)
+
+    def _look_at_job(self, job_id: JobId, seen: _Seen, past_s: float) -> None:
+        shares = self._state.engine.cluster.shares(job_id)
+        user_id = self._user_of(job_id)
+        if not shares or user_id is None:
+            return
+        lost = lost_frac(self._state, job_id) or 0.0
+        for share in shares:
+            self._add(user_id, "held", len(share.gpu_indices) * past_s)
+            self._add(user_id, "split", self._split_count(share) * past_s)
+            self._add(user_id, "neighbours", len(share.gpu_indices) * past_s * lost)
+            busy = self._busy(share)
+            for gpu in share.gpu_indices:
+                self._look_at_gpu(user_id, seen, (share.node, gpu), busy.get(gpu), past_s)
+
+    def _look_at_gpu(
+        self,
+        user_id: int,
+        seen: _Seen,
+        gpu: tuple[NodeName, int],
+        sm_frac: float | None,
+        past_s: float,
+    ) -> None:
+        """Count a GPU as idle once all looks of IDLE_AFTER_S have found it so."""
+        if sm_frac is None or sm_frac >= IDLE_SM_FRAC:
+            seen.idle_since_s.pop(gpu, None)
+            seen.counted_to_s.pop(gpu, None)
+            if sm_frac is None:
+                self._add(user_id, "unknown", past_s)
+            return
+        since_s = seen.idle_since_s.setdefault(gpu, seen.at_s)
+        if seen.at_s - since_s >= IDLE_AFTER_S:
+            counted_s = min(
+                seen.at_s - seen.counted_to_s.get(gpu, since_s), IDLE_AFTER_S + _LONGEST_S
+            )
+            seen.counted_to_s[gpu] = seen.at_s
+            self._add(user_id, "idle", counted_s)
+
+    def _look_at_node(self, name: NodeName, past_s: float) -> None:
+        cluster = self._state.engine.cluster
+        node = cluster.index_of.get(name)
+        if node is None:
+            return  # a fresh engine gets its nodes one by one
+        spec = cluster.specs[node]
+        mask = int(cluster.free_mask[node])
+        if spec is None or not cluster.usable[node] or not mask:
+            return
+        free = [gpu for gpu in range(spec.gpu_count) if mask >> gpu & 1]
+        reachable = min(
+            max(int(cluster.cpu_free[node]), 0),
+            max(int(cluster.memory_free[node]), 0) // LEAST_MEMORY_BYTES,
+        )
+        self._add(None, "unreachable", max(len(free) - reachable, 0) * past_s)
+        self._add(None, "half_free", half_free_count(free, self._partners_of(node)) * past_s)
+
+    def _split_count(self, share: NodeShare) -> int:
+        node = self._state.engine.cluster.index_of.get(share.node)
+        if node is None or len(share.gpu_indices) == 1:
+            return 0
+        partners = self._partners_of(node)
+        known = [gpu for gpu in share.gpu_indices if gpu < len(partners)]
+        return split_count(known, partners)
+
+    def _partners_of(self, node: int) -> tuple[int | None, ...]:
+        return linked_partners(self._state.engine.cluster.table(node).links)
+
+    def _busy(self, share: NodeShare) -> dict[int, float]:
+        """Return the SM activity of a job's GPUs on one node, of those whose probe reports it."""
+        state = self._state
+        report = state.board.report(share.node)
+        if report is None or report.sample is None:
+            return {}
+        if state.board.silent_s(report) > state.config.telemetry.stale_after_s:
+            return {}
+        fracs = column(report.sample.sm_frac, report.hello.order)
+        found = {gpu: fracs[gpu] for gpu in share.gpu_indices if gpu < len(fracs)}
+        return {gpu: frac for gpu, frac in found.items() if frac is not None}
+
+    def _user_of(self, job_id: JobId) -> int | None:
+        owner = self._state.owners.get(job_id)
+        if owner is not None:
+            return owner.user_id
+        try:
+            record = self._state.engine.find(job_id)
+        except UnknownJob:
+            return None
+        return record.spec.user_id if isinstance(record, JobRecord) else None
+
+    def _add(self, user_id: int | None, kind: str, gpu_s: float) -> None:
+        if gpu_s > 0:
+            epoch_s = self._state.clock.to_epoch_s(self._state.clock.now_s())
+            self._state.waste.add(epoch_s, user_id, kind, gpu_s)
+            self._counter.labels(kind).inc(gpu_s)

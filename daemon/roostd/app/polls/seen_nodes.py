@@ -1,0 +1,68 @@
+"""The nodes as Slurm showed them at the last poll."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from roost_engine.domain.events import Event
+from roost_engine.domain.model import NodeName, NodeSpec
+from roostd.slurm.port import SlurmNode
+from roostd.slurm.rules.site_rules import SiteRules
+from roostd.slurm.sync import diff_nodes
+
+_TRANSITIONS = ("not_responding", "no_respond", "powering", "boot")
+
+
+class SeenNodes:
+    """The nodes with GPUs, and what the readings of the queue need of them.
+
+    Attributes:
+        nodes: the nodes.
+        specs, socket_counts: of each; the same objects as long as nothing in them has changed.
+    """
+
+    def __init__(self) -> None:
+        self.nodes: tuple[SlurmNode, ...] = ()
+        self.specs: Mapping[NodeName, NodeSpec] = {}
+        self.socket_counts: Mapping[NodeName, int] = {}
+        self._rules = SiteRules(), SiteRules()  # as last given, and with the nodes
+
+    @property
+    def states(self) -> Mapping[NodeName, str]:
+        """The state of each node, in Slurm's words."""
+        return {node.spec.name: node.state for node in self.nodes}
+
+    @property
+    def are_changing(self) -> bool:
+        """Whether a node that no job may use is expected to be usable soon."""
+        return any(map(_is_in_transition, self.nodes))
+
+    def apply(self, nodes: tuple[SlurmNode, ...], at_s: float) -> Sequence[Event]:
+        """Take in what Slurm shows now; returns what has changed, as events."""
+        events = diff_nodes([node.spec for node in self.nodes], nodes, at_s)
+        self.nodes = nodes
+        specs = {node.spec.name: node.spec for node in nodes}
+        self.specs = specs if specs != self.specs else self.specs
+        sockets = {node.spec.name: node.socket_count for node in nodes}
+        self.socket_counts = sockets if sockets != self.socket_counts else self.socket_counts
+        return events
+
+    def absent(self, partitions: Iterable[str]) -> frozenset[str]:
+        """Return those of some partitions that no node with GPUs is in; none before the nodes."""
+        known = {name for node in self.nodes for name in node.spec.partitions}
+        return frozenset(partitions) - known if known else frozenset()
+
+    def added_to(self, rules: SiteRules) -> SiteRules:
+        """Return the rules with the nodes; the same object as long as neither has changed."""
+        given, known = self._rules
+        is_same = known.nodes is self.specs and known.socket_counts is self.socket_counts
+        if given is not rules or not is_same:
+            added = replace(rules, nodes=self.specs, socket_counts=self.socket_counts)
+            self._rules = rules, added
+        return self._rules[1]
+
+
+def _is_in_transition(node: SlurmNode) -> bool:
+    """Whether a node that no job may use is expected to be usable soon."""
+    if node.spec.usable or node.state.startswith("down"):
+        return False
+    return any(word in node.state for word in _TRANSITIONS)

@@ -1,0 +1,391 @@
+"""Polls Slurm: soon after the spool reports a change there, and at an interval for safety."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import structlog
+
+from roost_engine.domain.errors import SlurmError
+from roost_engine.domain.events import Event, NodeLost, QuotasSeen, SharesSeen
+from roost_engine.domain.model import JobId
+from roost_slurm.assoc_mgr import AssocMgr
+from roost_slurm.spool import SpoolReader
+from roost_slurm.versions import UnknownVersion, traits_of
+from roostd.app.decision.earlier_waits import since_submission
+from roostd.app.polls import queue_look
+from roostd.app.polls.awaited_changes import AwaitedChanges
+from roostd.app.polls.job_readings import job_reader, settings_of_reads
+from roostd.app.polls.leased_jobs import LeasedJobs
+from roostd.app.polls.operator_view import OperatorView
+from roostd.app.polls.poll_schedule import PollSchedule
+from roostd.app.polls.queue_look import Look, LookAt, Rereading
+from roostd.app.polls.seen_nodes import SeenNodes
+from roostd.ops.metrics import Metrics
+from roostd.slurm.jobs import JobReader
+from roostd.slurm.port import QueueSnapshot, SlurmPort
+from roostd.slurm.precedence import SeenPriorities, observe, resumed
+from roostd.slurm.queue_reading import LEFT_BY_LIMIT
+from roostd.slurm.queue_view import PendingJob, SiteView, SlurmQueueView
+from roostd.slurm.rules.opt_in import nodes_outside
+from roostd.slurm.rules.shares import user_shares
+from roostd.slurm.rules.site_rules import SiteRules
+from roostd.slurm.spool_watch import FolderWatch
+from roostd.slurm.sync import diff, diff_nodes
+from roostd.state import SLOW_ANSWER_S, DaemonState
+
+_log = structlog.get_logger(__name__)
+
+SPOOL_FILE = "events"
+_MOST_DUMP_S = 0.25  # counts as cost: 1.7 s without a poll, and a job's first lease is 5 s
+
+
+class SlurmWatch:
+    """Turns Slurm's queue and nodes into events.
+
+    Args:
+        slurm: the cluster.
+        state: receives what the engine does not need: node states, versions, faults, owners.
+        metrics: counts.
+        emit: takes the events.
+        release: takes, after each poll, all jobs that only a lease keeps waiting though Roost will
+            not place them; see Applier.release_needless.
+        spool_folder: where job_submit.lua and the controller's hooks write their lines.
+    """
+
+    def __init__(
+        self,
+        slurm: SlurmPort,
+        state: DaemonState,
+        metrics: Metrics,
+        emit: Callable[[Event], None],
+        release: Callable[[Sequence[JobId]], None],
+        spool_folder: Path,
+        adopt: Callable[[Iterable[JobId], Iterable[JobId]], None] = lambda pinned, eligible: None,
+    ) -> None:
+        self._slurm, self._state, self._metrics, self._emit = slurm, state, metrics, emit
+        self._leased = LeasedJobs(state, release, adopt)
+        self._operator_view = OperatorView(state)
+        self._rereading = Rereading(self._operator_view, self._leased)
+        self._schedule = PollSchedule()
+        self._awaited = AwaitedChanges(self._schedule)
+        self._reading = asyncio.Lock()  # of a long queue in a thread
+        self._spool_folder = spool_folder
+        self._spool = SpoolReader(spool_folder / SPOOL_FILE)
+        self._view = SlurmQueueView()
+        self._snapshot = QueueSnapshot(at_epoch_s=0.0, jobs=())
+        self._nodes = SeenNodes()
+        self._absent = frozenset[str]()  # partitions of roostd.yaml that Slurm does not have
+        self._reader: JobReader | None = None
+        self._reads_for: tuple[object, ...] = ()
+        self._site = SiteView()
+        self._priorities = SeenPriorities()
+        self._quotas = QuotasSeen(at_s=0.0, free={})
+        self._shares = SharesSeen(at_s=0.0, shares={})
+        self._shares_read = AssocMgr()  # of which these are the shares
+        self._handed_over: dict[JobId, str] = {}
+        self._poll_count, self._polled = 0, asyncio.Event()
+        self.clock_was_set = asyncio.Event()  # leases have other lengths than they were given
+        state.ask_slurm = self.poll_now
+
+    def leased(self) -> tuple[JobId, ...]:
+        """Return the jobs that a lease keeps waiting for Roost, blocked jobs included."""
+        return self._leased.job_ids
+
+    def job_ids(self) -> Iterator[JobId]:
+        """Yield the running jobs, then the waiting ones that Roost may place."""
+        yield from self._view.running
+        yield from self._view.waiting
+
+    def is_running(self, job_id: JobId) -> bool:
+        """Return whether a job held an allocation at the last poll."""
+        return job_id in self._view.running
+
+    def waiting_jobs(self) -> Iterator[PendingJob]:
+        """Yield the jobs that Roost may place, as Slurm has them, without missing details."""
+        for job in self._snapshot.jobs:
+            detail = self._snapshot.details.get(job.number)
+            if not job.is_pending or detail is None:
+                continue
+            for job_id in map(JobId, job.job_ids):
+                spec = self._view.waiting.get(job_id)
+                if spec is not None and job_id not in self._handed_over:
+                    yield PendingJob(spec, job, detail)
+
+    def hand_over(self, job_id: JobId, reason: str) -> None:
+        """Leave a waiting job to plain Slurm, from the next poll on, which comes now."""
+        self._handed_over[job_id] = reason
+        self._schedule.add((0.0,))
+
+    async def prepare_settings(self) -> None:
+        """Read a long queue by settings that have changed, beside the loop, for `cluster_events`.
+
+        Nothing is to be awaited between the two.
+        """
+        reader, settings = self._reader, settings_of_reads(self._state.config)
+        if reader is not None and settings != self._reads_for:
+            async with self._reading:
+                await self._rereading.prepare(settings, self._by_settings(reader))
+
+    def cluster_events(self) -> Iterator[Event]:
+        """Yield the events that bring a fresh engine to the cluster's state of the last poll."""
+        at_s = self._state.clock.now_s()
+        self._leased.note_enforced(self._nodes.nodes)
+        settings, before = settings_of_reads(self._state.config), self._reads_for
+        if self._reader is not None and settings != before:
+            self._reads_for = settings
+            asked = self._by_settings(self._reader)
+            self._site = asked.site
+            self._show(self._rereading.take(settings, asked))
+        yield from diff_nodes((), self._nodes.nodes, at_s)
+        yield replace(self._quotas, at_s=at_s)
+        if self._shares.shares:
+            yield replace(self._shares, at_s=at_s)
+        yield from diff(SlurmQueueView(), self._view, at_s)
+
+    def poll(self, job_id: JobId | None = None) -> None:
+        """Schedule a few polls soon, until a job has started if one is given."""
+        self._awaited.await_start(job_id)
+
+    def follow_wall_clock(self) -> None:
+        """Read the queue again, now, if the wall clock was set: begin times are wall clock times.
+
+        All jobs are read again then; otherwise only those that have changed.
+        """
+        step_s = self._state.clock.follow_wall()
+        if step_s:
+            _log.warning("wall_clock_set", step_s=round(step_s, 3))
+            self._view = replace(self._view, reads={})
+            self._schedule.add((0.0,))
+            self.clock_was_set.set()
+
+    def poll_nodes(self) -> None:
+        """Read the nodes at the next poll, now: the state of one has changed."""
+        self._schedule.read_nodes()
+
+    async def poll_now(self, patience_s: float = SLOW_ANSWER_S / 2) -> bool:
+        """Poll as soon as can be.
+
+        Args:
+            patience_s: the longest time to wait.
+
+        Returns:
+            Whether that poll ended in time, with or without an answer.
+        """
+        wanted = self._poll_count + 1 + (self._state.slurm_asked_s is not None)
+        self._schedule.add_urgent()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(patience_s):
+                while self._poll_count < wanted:
+                    self._polled.clear()
+                    await self._polled.wait()
+                return True
+        return False
+
+    async def first_poll(self) -> None:
+        """Poll once, whether or not Slurm answers."""
+        await self._poll_once(with_nodes=True)
+
+    async def run(self) -> None:
+        """Poll until cancelled."""
+        folder = FolderWatch(self._spool_folder)
+        waker = asyncio.create_task(self._follow(folder))
+        try:
+            while True:
+                await self._schedule.until_due()
+                await self._poll_once(with_nodes=self._schedule.are_nodes_due())
+        finally:
+            waker.cancel()
+            folder.close()
+
+    async def _follow(self, folder: FolderWatch) -> None:
+        """Schedule polls for the lines in the spool."""
+        while True:
+            await folder.changed.wait()
+            folder.changed.clear()
+            try:
+                drained = self._spool.drain()
+            except OSError as error:  # another owner's file, or none: the safety poll continues
+                _log.warning("spool_unreadable", error=str(error))
+                continue
+            if drained.refused_count:
+                _log.warning("spool_lines_refused", count=drained.refused_count)
+            self._awaited.note(drained.events)
+
+    async def _poll_once(self, with_nodes: bool) -> None:
+        began_s = time.monotonic()
+        self._state.slurm_asked_s = self._state.clock.now_s()
+        try:
+            await self._poll_slurm(with_nodes)
+        except (SlurmError, UnknownVersion) as error:
+            if not self._state.slurm_fault:
+                _log.error("slurm_lost", error=str(error))
+            self._metrics.slurm_failures.labels("look").inc()
+            self._state.slurm_fault = str(error)
+            self._schedule.retry()
+            return
+        finally:
+            self._state.slurm_asked_s = None
+            self._poll_count += 1
+            self._polled.set()
+        self._state.slurm_answered_s = self._state.clock.now_s()
+        if self._state.slurm_fault:
+            _log.info("slurm_answers", version=self._state.slurm_version)
+            self._state.slurm_fault = ""
+        self._metrics.slurm_poll_s.observe(time.monotonic() - began_s)
+        if with_nodes:
+            self._schedule.note_nodes_read(self._state.config.slurm.poll_interval_s)
+        # Also where the first job comes while a node changes its state.
+        if self._view.waiting and self._nodes.are_changing:
+            self._schedule.follow_transition()
+
+    async def _poll_slurm(self, with_nodes: bool) -> None:
+        if self._reader is None or self._state.slurm_fault:
+            await self._identify_slurm()
+        if with_nodes or not self._nodes.nodes:
+            await self._poll_nodes()
+        self.follow_wall_clock()
+        asked_s = time.monotonic()
+        is_first, self._snapshot = not self._snapshot.at_epoch_s, await self._slurm.queue()
+        dump_s = time.monotonic() - asked_s
+        rules = self._nodes.added_to(await self._slurm.rules())
+        self._note_priorities(rules, is_first)
+        self._site = SiteView(
+            rules=rules,
+            hand_over_s=self._state.config.slurm.hand_over_s,
+            handed_over=self._handed_over,
+            let_go_reasons=self._state.let_go_reasons,
+            priorities=self._priorities,
+            avoided=self._state.avoided_at(self._state.clock.now_s()),
+            outside=nodes_outside(self._state.config.listed_nodes(), self._nodes.specs.values()),
+        )
+        assert self._reader is not None
+        at_s = self._state.clock.now_s()
+        if is_first:
+            self._leased.find_pins(self._snapshot)
+        await asyncio.sleep(0)
+        async with self._reading:
+            look = await self._read_beside(self._reader, at_s, dump_s)
+        self._awaited.see(self._snapshot.jobs, look.view, asked_s)
+        # Before the starts: for a moment the amounts of jobs that have started count twice.
+        before_quotas, self._quotas = self._quotas, self._quotas_seen(at_s)
+        if self._quotas != replace(before_quotas, at_s=at_s):
+            self._emit(self._quotas)
+        self._note_shares(rules, at_s)
+        for event in look.events:
+            self._emit(since_submission(event) if is_first else event)
+
+    def _quotas_seen(self, at_s: float) -> QuotasSeen:
+        rules, shot = self._site.rules, self._snapshot
+        node_cpus = rules.node_cpus(shot.jobs, shot.details, shot.at_epoch_s)
+        return QuotasSeen(at_s=at_s, free=rules.free(shot.jobs), node_cpus=node_cpus)
+
+    def _note_shares(self, rules: SiteRules, at_s: float) -> None:
+        """Report the shares of users where they have changed since the last poll."""
+        if rules.accounting is self._shares_read:
+            return
+        self._shares_read = rules.accounting
+        shares = user_shares(rules.accounting)
+        self._state.share_count = len(shares)
+        if shares != self._shares.shares:
+            self._shares = SharesSeen(at_s=at_s, shares=shares)
+            self._emit(self._shares)
+
+    def _note_priorities(self, rules: SiteRules, is_first: bool) -> None:
+        """Find the jobs that people have put first or last since the last poll."""
+        jobs = self._snapshot.jobs
+        if is_first:
+            waits = self._state.earlier_waits.items()
+            precedences = {job_id: wait.precedence for job_id, wait in waits if wait.precedence}
+            overtakes = {job_id: wait.overtakes for job_id, wait in waits if wait.overtakes}
+            self._priorities = resumed(jobs, precedences, overtakes)
+        self._priorities = observe(self._priorities, jobs, rules.scheduling, rules.priority_tier_of)
+
+    async def _read_beside(self, reader: JobReader, at_s: float, dump_s: float) -> Look:
+        """Do as `_read`, a long queue in a thread.
+
+        Args:
+            reader: of jobs.
+            at_s: engine time.
+            dump_s: how long squeue and slurmctld took for the dump.
+        """
+
+        def look() -> tuple[Look, float]:
+            began_s = time.thread_time()
+            found = self._look_at(reader, at_s).read(self._operator_view, self._leased)
+            return found, time.thread_time() - began_s
+
+        while True:
+            before = self._view
+            is_long = len(self._snapshot.jobs) > queue_look.LONG_QUEUE
+            found, cost_s = await asyncio.to_thread(look) if is_long else look()
+            if self._view is before:  # else a fresh engine was told of the queue meanwhile
+                break
+        began_s = time.thread_time()
+        self._show(found)
+        cost_s += time.thread_time() - began_s
+        if is_long:  # its dump holds slurmctld's locks; that of a short queue starts a command
+            cost_s += min(dump_s, _MOST_DUMP_S)
+        self._schedule.pause_after(cost_s)
+        return found
+
+    def _look_at(self, reader: JobReader, at_s: float) -> LookAt:
+        nodes = set(self._nodes.specs)
+        return LookAt(self._snapshot, reader, nodes, self._view, at_s, self._site)
+
+    def _by_settings(self, reader: JobReader) -> LookAt:
+        """Return the last snapshot, to be read by the settings in effect."""
+        outside = nodes_outside(self._state.config.listed_nodes(), self._nodes.specs.values())
+        asked = self._look_at(reader, self._state.clock.now_s())
+        return replace(asked, site=replace(self._site, outside=outside))
+
+    def _show(self, look: Look) -> None:
+        """Update the daemon's state from a poll."""
+        before, self._view = self._view, look.view
+        if any(gpus.polls for gpus in look.view.reserved.values()):
+            self._schedule.add((0.0,))  # it shows what was free for a new reservation
+        self._state.unsure_nodes = look.view.unsure_nodes
+        self._note_hand_overs(before)
+        self._operator_view.show(look.shown)
+        held_back = self._view.held_back.jobs.keys() & self._view.blocked.keys()
+        self._state.held_back_count = len(held_back)
+        self._state.settle_until_s = self._view.settle_until_s
+        self._state.job_ids.clear()
+        self._state.job_ids.update(self._view.numbers)
+        self._leased.note(*look.leases)
+
+    def _note_hand_overs(self, before: SlurmQueueView) -> None:
+        """Count the jobs that a limit has held back for long, and forget those that have left."""
+        for job_id, reason in self._view.unmanaged.items():
+            if reason.startswith(LEFT_BY_LIMIT) and job_id not in before.unmanaged:
+                self._metrics.hand_overs.labels("limit").inc()
+        for job_id in self._handed_over.keys() - self._view.unmanaged.keys():
+            del self._handed_over[job_id]
+
+    async def _identify_slurm(self) -> None:
+        """Ask Slurm for its release and settings; after an outage they may have changed."""
+        version, settings = await self._slurm.version(), await self._slurm.settings()
+        self._state.slurm_version, self._state.cluster = str(version), settings.cluster_name
+        self._state.can_pin_again = traits_of(version).can_untype
+        self._reads_for = settings_of_reads(self._state.config)
+        self._reader = job_reader(self._state, traits_of(version), settings.accounts_memory)
+
+    def _warn_of_absent(self, partitions: frozenset[str]) -> None:
+        if partitions - self._absent:
+            cure = "see the names under partitions in roostd.yaml; no node with GPUs is in these"
+            _log.warning("partition_absent", partitions=sorted(partitions), cure=cure)
+        self._absent = partitions
+
+    async def _poll_nodes(self) -> None:
+        events = self._nodes.apply(await self._slurm.nodes(), self._state.clock.now_s())
+        self._leased.note_enforced(self._nodes.nodes)
+        self._warn_of_absent(self._nodes.absent(self._state.config.partitions))
+        self._state.node_states.clear()
+        self._state.node_states.update(self._nodes.states)
+        for event in events:
+            if isinstance(event, NodeLost):
+                self._state.board.forget(event.name)
+            self._emit(event)

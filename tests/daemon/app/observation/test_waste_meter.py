@@ -1,0 +1,211 @@
+"""What the waste meter counts: held, idle, unknown, split, unreachable and half free GPUs."""
+
+from math import log
+from pathlib import Path
+
+import pytest
+from prometheus_client import CollectorRegistry
+from tests.daemon.rpc.probes import floats, hello, sample
+from tests.daemon.rpc.served import ManualClock
+
+from roost_engine.domain.events import JobEnded, JobQueued, JobStarted, NodeSeen, TopologySeen
+from roost_engine.domain.model import JobId, NodeName
+from roost_engine.engine import Engine, EngineConfig
+from roost_engine.plugins.plugins import Policies
+from roost_engine.testing.builders import job, node, shape, share
+from roostd.app.observation.waste_meter import WasteMeter
+from roostd.config.config import Config
+from roostd.ops.metrics import Metrics
+from roostd.state import DaemonState, Owner
+from roostd.telemetry.board import ProbeBoard
+from roostd.telemetry.probe_messages import read_hello
+from roostd.telemetry.progress import Expected
+from roostd.telemetry.waste import KINDS, Seconds
+
+TRAINER = JobId("1")
+ANN, BOB = 1001, 1002
+
+
+class Site:
+    """Node a with two linked pairs, and a meter that is polled each second."""
+
+    def __init__(self, path: Path, cpu_count: int = 64) -> None:
+        self.clock = ManualClock(0.0)
+        self.board = ProbeBoard(self.clock.now_s, lambda event: None)
+        engine = Engine(EngineConfig(), Policies())
+        self.state = DaemonState(
+            version="1", clock=self.clock, config=Config(), engine=engine, board=self.board
+        )
+        self.metrics = Metrics(CollectorRegistry())
+        self.meter = WasteMeter(self.state, path, self.metrics.wasted)
+        engine.step(NodeSeen(at_s=0.0, node=node("a", gpu_count=4, cpu_count=cpu_count)))
+        said = read_hello(hello("a", lanes={(0, 1): 4, (2, 3): 4}))
+        self.report = self.board.apply_hello(said, self)
+        engine.step(
+            TopologySeen(at_s=0.0, name=NodeName("a"), links=said.links, gpu_uuids=said.gpu_uuids)
+        )
+
+    def run(self, *gpus: int, job_id: JobId = TRAINER, user_id: int = ANN) -> None:
+        at_s, engine = self.clock.at_s, self.state.engine
+        engine.step(JobQueued(at_s=at_s, job=job(job_id, shape(len(gpus)))))
+        engine.step(JobStarted(at_s=at_s, job_id=job_id, shares=(share("a", *gpus),)))
+        self.state.owners[job_id] = Owner(user_id, "main")
+
+    def pass_time(self, duration_s: int, *sm_fracs: float | None) -> None:
+        """Send a sample a second, if there are fractions, and poll."""
+        for _ in range(duration_s):
+            self.clock.at_s += 1.0
+            if sm_fracs:
+                self.board.apply_sample(
+                    self.report, sample(1, 4, sm_frac=floats(*sm_fracs)), is_checked=True
+                )
+            self.meter.poll()
+
+    def sums(self, user_id: int | None) -> Seconds:
+        return next(
+            (sums for _, user, sums in self.state.waste.rows() if user == user_id), Seconds()
+        )
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    return Site(tmp_path / "waste.json")
+
+
+def test_held_gpus_belong_to_the_user(site: Site) -> None:
+    site.run(0, 1)
+    site.pass_time(600, 0.9, 0.9, 0.0, 0.0)
+    found = site.sums(ANN)
+    assert found.held == pytest.approx(2 * 600, abs=2 * 120)
+    assert (found.idle, found.split, found.unknown) == (0.0, 0.0, 0.0)
+
+
+def test_idle_counts_after_five_minutes_and_from_the_first(site: Site) -> None:
+    site.run(0, 1)
+    site.pass_time(280, 0.9, 0.0, 0.0, 0.0)
+    assert site.sums(ANN).idle == 0.0
+    site.pass_time(620, 0.9, 0.0, 0.0, 0.0)
+    assert site.sums(ANN).idle == pytest.approx(900, abs=120)
+
+
+def test_one_busy_look_ends_an_idle_time(site: Site) -> None:
+    site.run(0, 1)
+    for _ in range(4):
+        site.pass_time(240, 0.9, 0.01, None, None)
+        site.pass_time(120, 0.9, 0.4, None, None)
+    assert site.sums(ANN).idle == 0.0
+
+
+def test_without_telemetry_no_job_is_blamed(site: Site) -> None:
+    site.run(0, 1)
+    site.pass_time(600)
+    found = site.sums(ANN)
+    assert found.idle == 0.0
+    assert found.unknown == pytest.approx(found.held)
+    site.pass_time(300, 0.5, None, None, None)
+    assert site.sums(ANN).unknown < site.sums(ANN).held
+
+
+def test_a_silent_probe_is_no_telemetry(site: Site) -> None:
+    site.run(0, 1)
+    site.pass_time(1, 0.0, 0.0, 0.0, 0.0)
+    site.pass_time(900)
+    assert site.sums(ANN).idle == 0.0
+
+
+def test_a_job_of_two_on_two_pairs_splits_both(site: Site) -> None:
+    site.run(0, 2)
+    site.pass_time(600, 0.9, 0.9, 0.9, 0.9)
+    assert site.sums(ANN).split == site.sums(ANN).held > 0
+    assert site.sums(None).half_free == pytest.approx(2 * 600, abs=2 * 120)
+
+
+def test_a_job_of_one_splits_nothing_but_leaves_a_half(site: Site) -> None:
+    site.run(0)
+    site.pass_time(600, 0.9, 0.9, 0.9, 0.9)
+    assert site.sums(ANN).split == 0.0
+    assert site.sums(None).half_free == pytest.approx(600, abs=120)
+
+
+def test_free_gpus_beyond_the_free_cpus_are_unreachable(tmp_path: Path) -> None:
+    site = Site(tmp_path / "waste.json", cpu_count=2)
+    site.run(0)
+    site.pass_time(600, 0.9, 0.9, 0.9, 0.9)
+    cpu_free = int(site.state.engine.cluster.cpu_free[0])
+    assert site.sums(None).unreachable == pytest.approx((3 - cpu_free) * 600, abs=3 * 120)
+    assert cpu_free < 3
+
+
+def test_what_neighbours_cost_is_a_share_of_the_gpus_time(site: Site) -> None:
+    site.run(0, 1)
+    record, progress = site.state.engine.record(TRAINER), site.state.progress
+    expected = Expected(log(2.0), 0.3)
+    for step_count, at_s in ((0, 1.0), (100, 31.0)):
+        progress.report(record, record.spec.user_id, step_count, at_s, lambda: expected)
+    site.pass_time(600, 0.9, 0.9, 0.9, 0.9)
+    assert site.sums(ANN).neighbours == pytest.approx(site.sums(ANN).held / 2) != 0.0
+
+
+def test_two_users_are_counted_apart_and_an_ended_job_no_more(site: Site) -> None:
+    site.run(0, 1)
+    site.run(2, 3, job_id=JobId("2"), user_id=BOB)
+    site.pass_time(300, 0.9, 0.9, 0.9, 0.9)
+    site.state.engine.step(JobEnded(at_s=site.clock.at_s, job_id=TRAINER))
+    held = site.sums(ANN).held
+    site.pass_time(300, 0.9, 0.9, 0.9, 0.9)
+    assert site.sums(ANN).held == held
+    assert site.sums(BOB).held > held
+
+
+def test_a_time_that_the_daemon_has_not_seen_does_not_count(site: Site) -> None:
+    site.run(0, 1)
+    site.pass_time(120, 0.9, 0.9, 0.9, 0.9)
+    site.clock.at_s += 36_000.0
+    site.pass_time(120, 0.9, 0.9, 0.9, 0.9)
+    assert site.sums(ANN).held < 2 * (240 + 180 + 1)
+
+
+def test_a_reload_in_the_middle_of_a_round_stops_nothing(site: Site) -> None:
+    for number in range(120):  # more than a poll looks at
+        site.state.engine.step(NodeSeen(at_s=0.0, node=node(f"n{number}", gpu_count=4)))
+    site.pass_time(60)
+    site.pass_time(1)
+    site.state.engine = Engine(EngineConfig(), Policies())  # which has no node yet
+    site.pass_time(120)
+
+
+def test_the_metric_has_kinds_and_no_users(site: Site) -> None:
+    site.run(0, 1)
+    site.pass_time(600, 0.9, 0.9, 0.9, 0.9)
+    (family,) = site.metrics.wasted.collect()
+    labels = [each.labels for each in family.samples if each.name.endswith("_total")]
+    assert {"kind": "held"} in labels
+    assert all(set(each) == {"kind"} and each["kind"] in KINDS for each in labels)
+
+
+def test_sums_survive_a_restart(tmp_path: Path) -> None:
+    path = tmp_path / "waste.json"
+    before = Site(path)
+    before.run(0, 1)
+    before.pass_time(400, 0.9, 0.9, 0.9, 0.9)
+    before.meter.store()
+    again = Site(path)
+    assert again.sums(ANN) == before.sums(ANN)
+    assert again.state.waste.fault == ""
+
+
+def test_a_damaged_file_is_named_and_counting_begins_again(tmp_path: Path) -> None:
+    path = tmp_path / "waste.json"
+    path.write_bytes(b"\xff\x00")
+    site = Site(path)
+    assert str(path) in site.state.waste.fault
+    site.meter.store()
+    assert site.state.waste.fault == ""
+
+
+def test_a_full_disk_is_told_and_stops_nothing(tmp_path: Path) -> None:
+    site = Site(tmp_path / "gone" / "waste.json")
+    site.run(0, 1)
+    site.pass_time(400, 0.9, 0.9, 0.9, 0.9)
+    assert "No such file" in site.state.waste.fault
+    assert site.sums(ANN).held > 0

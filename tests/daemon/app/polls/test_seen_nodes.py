@@ -1,0 +1,59 @@
+"""The nodes of the last poll: what has changed, and what the readings of the queue need of them."""
+
+import pytest
+
+from roost_engine.domain.events import NodeLost, NodeSeen
+from roost_engine.testing.builders import node
+from roostd.app.polls.seen_nodes import SeenNodes
+from roostd.slurm.port import SlurmNode
+from roostd.slurm.rules.site_rules import SiteRules
+
+
+def shown(name: str, state: str = "idle", usable: bool = True) -> SlurmNode:
+    spec = node(name, usable=usable)
+    return SlurmNode(
+        spec=spec, state=state, reason="", cpu_allocated_count=0, memory_allocated_bytes=0
+    )
+
+
+def test_only_changes_are_events() -> None:
+    seen = SeenNodes()
+    assert [type(event) for event in seen.apply((shown("a"), shown("b")), 1.0)] == [NodeSeen] * 2
+    assert not seen.apply((shown("a"), shown("b")), 2.0)
+    assert [type(event) for event in seen.apply((shown("a"),), 3.0)] == [NodeLost]
+
+
+def test_what_has_not_changed_stays_the_same_object() -> None:
+    """Rules that are the same object are not evaluated again."""
+    seen, rules = SeenNodes(), SiteRules()
+    seen.apply((shown("a"),), 1.0)
+    before = seen.added_to(rules)
+    seen.apply((shown("a", "allocated"),), 2.0)
+    assert seen.added_to(rules) is before
+    assert seen.states == {"a": "allocated"}
+    seen.apply((shown("a"), shown("b")), 3.0)
+    assert set(seen.added_to(rules).nodes) == {"a", "b"}
+
+
+def test_partitions_without_a_node_are_known_once_there_are_nodes() -> None:
+    seen = SeenNodes()
+    assert seen.absent({"mian"}) == frozenset()
+    seen.apply((shown("a"),), 1.0)
+    (partition,) = node("a").partitions
+    assert seen.absent({"mian", partition}) == {"mian"}
+
+
+@pytest.mark.parametrize(
+    ("state", "usable", "is_changing"),
+    [
+        ("idle+powering_up", False, True),
+        ("idle+not_responding", False, True),
+        ("down+not_responding", False, False),
+        ("idle+drain", False, False),
+        ("idle", True, False),
+    ],
+)
+def test_a_node_that_boots_is_expected_soon(state: str, usable: bool, is_changing: bool) -> None:
+    seen = SeenNodes()
+    seen.apply((shown("a", state, usable),), 1.0)
+    assert seen.are_changing is is_changing

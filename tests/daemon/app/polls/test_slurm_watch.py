@@ -1,0 +1,420 @@
+"""Looks at Slurm: events for the engine, leases to renew or to end, and what people may ask."""
+
+import asyncio
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.daemon.app.watched_site import Site
+
+from roost_engine.domain.events import (
+    JobChanged,
+    JobQueued,
+    NodeSeen,
+    QuotasSeen,
+    SharesSeen,
+    WaitSoFar,
+)
+from roost_engine.testing.builders import node
+from roost_slurm import spool
+from roost_slurm.assoc_mgr import Association, AssocMgr
+from roost_slurm.partitions import Partition
+from roost_slurm.spool import Submitted
+from roostd.app.polls import queue_look
+from roostd.app.polls.slurm_watch import SPOOL_FILE
+from roostd.config.config import Config, Mode
+from roostd.ops.clock import MonotonicClock
+from roostd.slurm.port import QueueSnapshot, SlurmNode
+from roostd.slurm.queue_reading import view
+from roostd.slurm.queue_view import SlurmQueueView
+from roostd.slurm.rules.site_rules import SiteRules
+from roostd.testing.slurm_stand_in import Fault, SlurmStandIn
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    return Site(tmp_path)
+
+
+async def test_a_look_tells_what_changed_and_nothing_twice(site: Site) -> None:
+    (job_id,) = site.slurm.submit(gpus_per_node=2)
+    assert await site.look() == ["NodeSeen", "JobQueued"]
+    assert await site.look() == []
+
+    site.slurm.update(job_id, StartTime="now")
+    assert await site.look() == ["JobStarted"]
+    site.slurm.end(job_id)
+    assert await site.look() == ["JobEnded"]
+
+
+async def test_a_node_that_slurm_closes_takes_no_job(site: Site) -> None:
+    await site.look()
+    assert site.state.node_states == {"n1": "idle"}
+
+    site.slurm.set_node(node("n1", usable=False))
+    (job_id,) = site.slurm.submit(gpus_per_node=2)
+
+    assert await site.look() == ["NodeSeen", "JobQueued"]  # the node before the job
+    assert site.state.engine.record(job_id).placement is None
+
+
+async def test_limits_on_single_nodes_are_told_and_follow_the_running_jobs(site: Site) -> None:
+    partition = Partition(name="main", max_cpus_per_node=2)
+    site.slurm.site_rules = SiteRules(partitions={"main": partition})
+    (job_id,) = site.slurm.submit(gpus_per_node=1)
+    assert await site.look() == ["NodeSeen", "QuotasSeen", "JobQueued"]
+    assert site.state.engine.record(job_id).spec.node_quotas == ("MaxCPUsPerNode main",)
+    assert await site.look() == []
+
+    site.slurm.update(job_id, StartTime="now")
+    assert await site.look() == ["QuotasSeen", "JobStarted"]
+    seen = [event for event in site.parts.emitted if isinstance(event, QuotasSeen)]
+    assert [event.node_cpus for event in seen] == [
+        {"MaxCPUsPerNode main": {"n1": 2.0}},
+        {"MaxCPUsPerNode main": {"n1": 1.0}},
+    ]
+
+
+async def test_the_shares_of_users_are_told_when_they_change(site: Site) -> None:
+    def accounting(share: float) -> AssocMgr:
+        users = (
+            Association(account="root", user_id=5, share=share),
+            Association(account="root", user_id=9),
+        )
+        found = (Association(account="root"), *users)
+        return AssocMgr({}, {(one.account, one.user_id, one.partition): one for one in found})
+
+    site.slurm.site_rules = SiteRules(accounting=accounting(3.0))
+    site.slurm.submit(gpus_per_node=2)
+    assert await site.look() == ["NodeSeen", "SharesSeen", "JobQueued"]
+    told = [event for event in site.parts.emitted if isinstance(event, SharesSeen)]
+    assert told[0].shares == {5: 0.75, 9: 0.25}
+    assert site.state.share_count == 2
+    assert SharesSeen in map(type, site.watch.cluster_events())
+
+    site.slurm.site_rules = SiteRules(accounting=accounting(3.0))
+    assert await site.look() == []
+    site.slurm.site_rules = SiteRules(accounting=accounting(1.0))
+    assert await site.look() == ["SharesSeen"]
+    site.slurm.site_rules = SiteRules()
+    assert await site.look() == ["SharesSeen"]
+    told = [event for event in site.parts.emitted if isinstance(event, SharesSeen)]
+    assert (told[-1].shares, site.state.share_count) == ({}, 0)
+
+
+async def test_a_fresh_engine_is_told_all_there_is(site: Site) -> None:
+    site.slurm.submit(gpus_per_node=2)
+    await site.look()
+    world = list(site.watch.cluster_events())
+    assert [type(event) for event in world] == [NodeSeen, QuotasSeen, JobQueued]
+    assert [event.at_s for event in world] == [100.0] * 3
+
+
+async def test_while_slurm_does_not_answer_nothing_is_told_and_the_fault_is_shown(
+    site: Site,
+) -> None:
+    await site.look()
+    (job_id,) = site.slurm.submit(gpus_per_node=2)
+    site.slurm.inject("queue", Fault.LOST_BEFORE)
+
+    assert await site.look() == []
+    assert "gave no answer" in site.state.slurm_fault
+    failures = {"operation": "look"}
+    assert site.metrics.registry.get_sample_value("roost_slurm_failures_total", failures) == 1
+
+    assert await site.look() == ["JobQueued"]
+    assert site.state.slurm_fault == ""
+    assert site.watch.leased() == (job_id,)
+
+
+async def test_a_question_that_slurm_lets_wait_is_a_fault(site: Site) -> None:
+    await site.look()
+    assert site.state.slurm_answered_s == 100.0
+    assert site.state.slurm_fault_now() == ""
+    site.state.slurm_asked_s = 60.0
+    assert site.state.slurm_fault_now() == "no answer for 40 s"
+
+
+async def test_slurm_is_asked_at_once_and_not_waited_for_without_end(site: Site) -> None:
+    task = asyncio.create_task(site.watch.run())
+    try:
+        async with asyncio.timeout(10):
+            assert await site.watch.poll_now()
+            site.slurm.inject("queue", Fault.REFUSED)
+            assert site.state.ask_slurm is not None
+            assert await site.state.ask_slurm()
+            assert site.state.slurm_fault
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+    assert not await site.watch.poll_now(patience_s=0.01)
+
+
+async def test_slurms_release_and_name_are_learned_at_the_first_answer(site: Site) -> None:
+    site.slurm.inject("nodes", Fault.REFUSED)
+    await site.look()
+    assert site.state.slurm_fault
+    await site.look()
+    assert (site.state.slurm_version, site.state.cluster) == ("24.11.5", "stand-in")
+
+
+async def test_a_job_that_is_handed_over_is_released_and_forgotten_once_it_has_started(
+    site: Site,
+) -> None:
+    (job_id,) = site.slurm.submit(gpus_per_node=1)
+    await site.look()
+    assert [one.spec.job_id for one in site.watch.waiting_jobs()] == [job_id]
+
+    site.watch.hand_over(job_id, "left to Slurm")
+    assert list(site.watch.waiting_jobs()) == []
+    assert await site.look() == ["JobWithdrawn"]
+    assert site.released[-1] == [job_id]
+    site.slurm.update(job_id, StartTime="now")
+    await site.look()
+    assert site.watch.is_running(job_id)
+    assert site.state.unmanaged[job_id].reason == "left to Slurm"
+
+    site.slurm.stop(job_id)
+    await site.look()
+    assert [one.spec.job_id for one in site.watch.waiting_jobs()] == [job_id]
+
+
+async def test_a_job_that_a_limit_holds_back_for_long_is_counted_once(site: Site) -> None:
+    site.slurm.site_rules = SiteRules(partitions={"main": Partition(name="main", state="DOWN")})
+    site.slurm.submit(gpus_per_node=1)
+    await site.look()
+    cause = {"cause": "limit"}
+    assert site.metrics.registry.get_sample_value("roost_hand_overs_total", cause) is None
+    site.parts.clock.at_s += site.state.config.slurm.hand_over_s
+    await site.look()
+    await site.look()
+    assert site.metrics.registry.get_sample_value("roost_hand_overs_total", cause) == 1
+
+
+async def test_numbers_of_array_tasks_lead_to_their_job_ids(site: Site) -> None:
+    (first, second) = site.slurm.submit(gpus_per_node=1, array=range(2))
+    await site.look()
+    assert sorted(site.state.job_ids.values()) == [first, second]
+
+
+async def test_a_job_is_found_soon_after_its_line_in_the_spool(site: Site, tmp_path: Path) -> None:
+    """Not by the poll, which is a minute away."""
+    site.state.config = Config.model_validate(
+        {"mode": "enforce", "slurm": {"poll_interval_s": 60.0}}
+    )
+    await site.look()
+    task = asyncio.create_task(site.watch.run())
+    await asyncio.sleep(0)
+    site.has_news.clear()
+
+    (job_id,) = site.slurm.submit(gpus_per_node=1)
+    spool.append(tmp_path / SPOOL_FILE, Submitted(1000, "main"))
+    try:
+        async with asyncio.timeout(10):
+            await site.has_news.wait()
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    event = site.parts.emitted[-1]
+    assert isinstance(event, JobQueued)
+    assert event.job.job_id == job_id
+
+
+class SlowToRise(SlurmStandIn):
+    """Its node is powering down at first, and ready at the next poll."""
+
+    looks = 0
+
+    async def nodes(self) -> tuple[SlurmNode, ...]:
+        self.looks += 1
+        found = await super().nodes()
+        if self.looks > 1:
+            return found
+        closed = replace(found[0], state="idle+powering_down")
+        return (replace(closed, spec=replace(closed.spec, usable=False)),)
+
+
+async def test_nodes_in_transition_are_read_again_soon_after_the_first_job_comes(
+    site: Site,
+) -> None:
+    """Not at the next poll of the nodes, which is a minute away."""
+    site.state.config = Config.model_validate(
+        {"mode": "enforce", "slurm": {"poll_interval_s": 60.0}}
+    )
+    slurm = site.slurm = SlowToRise([node("n1")], now=lambda: site.now_s)
+    site.watch = site.watching(slurm)
+    await site.look()
+    (job_id,) = slurm.submit(gpus_per_node=1)
+    site.watch.poll()
+    task = asyncio.create_task(site.watch.run())
+    try:
+        async with asyncio.timeout(10):
+            while slurm.looks < 2:
+                await site.has_news.wait()
+                site.has_news.clear()
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+    assert site.state.engine.record(job_id).placement is not None
+
+
+async def test_jobs_that_slurms_rules_hold_back_are_counted(site: Site) -> None:
+    site.slurm.submit(gpus_per_node=2)
+    await site.look()
+    assert site.state.held_back_count == 0
+    closed = Partition(name="main", state="DOWN")
+    site.slurm.site_rules = SiteRules(partitions={"main": closed})
+    await site.look()
+    assert site.state.held_back_count == 1
+
+
+async def test_a_job_that_people_put_first_is_changed_at_the_next_look(site: Site) -> None:
+    one, two = (site.slurm.submit(gpus_per_node=8)[0] for _ in range(2))
+    await site.look()
+    site.slurm.prioritize(two, 9, nice=-8)
+    assert await site.look() == ["JobChanged"]
+    assert site.state.engine.record(two).spec.precedence == 1
+    assert site.state.engine.record(two).wait.precedence == 1
+    assert await site.look() == []
+
+    site.slurm.prioritize(two, 1)
+    assert await site.look() == ["JobChanged", "JobChanged"]
+    assert site.state.engine.record(two).spec.precedence == 0
+    assert site.state.engine.record(one).spec.overtakes == (two,)
+
+
+async def test_a_job_that_was_put_first_before_a_restart_still_is(site: Site) -> None:
+    one, two = (site.slurm.submit(gpus_per_node=8)[0] for _ in range(2))
+    site.state.earlier_waits[two] = WaitSoFar(since_s=90.0, precedence=3)
+    await site.look()
+    precedences = [site.state.engine.record(job_id).spec.precedence for job_id in (one, two)]
+    assert precedences == [0, 3]
+    assert [type(event) for event in site.watch.cluster_events()][-1] is JobQueued
+
+
+async def test_a_job_that_was_moved_past_another_one_before_a_restart_still_is(site: Site) -> None:
+    one, two = (site.slurm.submit(gpus_per_node=8)[0] for _ in range(2))
+    site.state.earlier_waits[one] = WaitSoFar(since_s=90.0, overtakes=(two,))
+    await site.look()
+    assert site.state.engine.record(one).spec.overtakes == (two,)
+    assert site.state.engine.record(one).wait.overtakes == (two,)
+    queued = [
+        event.job.job_id for event in site.watch.cluster_events() if isinstance(event, JobQueued)
+    ]
+    assert queued == [two, one]
+
+
+class WallClock:
+    """Engine time and a wall clock that can be set; see ops.clock."""
+
+    def __init__(self) -> None:
+        self.epoch_s, self.uptime_s = 1_000.0, 0.0
+        self.clock = MonotonicClock(
+            100.0, self.epoch_s, monotonic=lambda: self.uptime_s, wall=lambda: self.epoch_s
+        )
+
+    def advance(self, seconds: float) -> None:
+        self.epoch_s += seconds
+        self.uptime_s += seconds
+
+
+@pytest.mark.parametrize("step_s", [3600.0, -3600.0])
+async def test_a_begin_time_holds_by_the_wall_clock_that_was_set(site: Site, step_s: float) -> None:
+    wall = WallClock()
+    site.state.clock = wall.clock
+    site.now_s = wall.epoch_s
+    (job_id,) = site.slurm.submit(gpus_per_node=2, begin_epoch_s=8_200)
+    await site.look()
+    queued = next(event for event in site.parts.emitted if isinstance(event, JobQueued))
+    assert queued.job.eligible_s == 7_300.0
+
+    wall.advance(60.0)
+    wall.epoch_s += step_s
+    site.now_s = wall.epoch_s
+    assert await site.look() == ["JobChanged"]
+
+    (changed,) = (event for event in site.parts.emitted if isinstance(event, JobChanged))
+    assert changed.job == replace(queued.job, eligible_s=7_300.0 - step_s)
+    assert await site.look() == []
+    assert site.state.engine.record(job_id).spec == changed.job
+
+
+@pytest.mark.parametrize("is_changed", [False, True])
+async def test_a_long_queue_is_read_beside_the_loop_and_told_once(
+    site: Site, monkeypatch: pytest.MonkeyPatch, is_changed: bool
+) -> None:
+    """Also where a fresh engine is told of the queue meanwhile, with other settings or not."""
+    began, may_end = threading.Event(), threading.Event()
+
+    def read(*args: Any) -> SlurmQueueView:
+        began.set()
+        if threading.current_thread() is not threading.main_thread():
+            assert may_end.wait(60.0)
+        return view(*args)
+
+    monkeypatch.setattr(queue_look, "LONG_QUEUE", 0)
+    monkeypatch.setattr(queue_look, "view", read)
+    site.slurm.submit(gpus_per_node=2)
+    look = asyncio.create_task(site.look())
+    assert await asyncio.to_thread(began.wait, 60.0)
+    if is_changed:
+        site.state.config = site.state.config.model_copy(update={"accounts": ("physics",)})
+    world = [type(event) for event in site.watch.cluster_events()]
+    may_end.set()
+    queued = [*(event.__name__ for event in world), *await look].count("JobQueued")
+    assert world[:2] == [NodeSeen, QuotasSeen]
+    assert queued == (not is_changed)
+    assert await site.look() == []
+
+
+async def test_a_crowd_is_looked_at_less_often(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    await site.look()
+    monkeypatch.setattr(site.watch, "_show", lambda look: _work(0.05))
+    await site.look()
+    site.watch.poll()
+    began_s = time.monotonic()
+    await site.watch._schedule.until_due()
+    assert time.monotonic() - began_s > 0.25  # 15 % of the time at most, less what was spent
+
+
+@pytest.mark.parametrize("is_long", [False, True])
+async def test_the_dump_of_a_long_queue_counts_as_cost(
+    site: Site, monkeypatch: pytest.MonkeyPatch, is_long: bool
+) -> None:
+    monkeypatch.setattr(queue_look, "LONG_QUEUE", -1 if is_long else 300)
+    dump = site.slurm.queue
+
+    async def slow_dump() -> QueueSnapshot:
+        await asyncio.sleep(0.1)
+        return await dump()
+
+    costs_s: list[float] = []
+    monkeypatch.setattr(site.slurm, "queue", slow_dump)
+    monkeypatch.setattr(site.watch._schedule, "pause_after", costs_s.append)
+    await site.look()
+    assert [cost_s >= 0.1 for cost_s in costs_s] == [is_long]
+
+
+def _work(seconds: float) -> None:
+    began_s = time.thread_time()
+    while time.thread_time() - began_s < seconds:
+        pass
+
+
+async def test_a_fresh_engine_gets_the_readings_of_the_last_poll_unless_settings_changed(
+    site: Site,
+) -> None:
+    (job_id,) = site.slurm.submit(gpus=2)
+    await site.look()
+    read = site.watch._view.waiting[job_id]
+
+    list(site.watch.cluster_events())
+    assert site.watch._view.waiting[job_id] is read
+
+    site.state.config = site.state.config.model_copy(update={"mode": Mode.ADVISE})
+    list(site.watch.cluster_events())
+    assert site.watch._view.waiting[job_id] is not read

@@ -1,0 +1,44 @@
+"""Only jobs of the named accounts and QoS are placed; nodes off a list are not given."""
+
+import pytest
+
+from roost_engine.testing import builders
+from roost_slurm.squeue import QueuedJob
+from roostd.slurm.rules.opt_in import OptIn, nodes_outside
+
+
+def asked(account: str, qos: str = "normal") -> QueuedJob:
+    return QueuedJob(number=1, account=account, qos=qos)
+
+
+def test_without_a_list_every_job_is_in() -> None:
+    assert OptIn().why_not(asked("")) is None
+    assert OptIn(accounts=("vision",)).why_not(asked("vision", qos="")) is None
+
+
+@pytest.mark.parametrize("named", ["vision", "Vision"])
+def test_slurm_writes_accounts_in_lower_case(named: str) -> None:
+    assert OptIn(accounts=(named,)).why_not(asked("vision")) is None
+
+
+@pytest.mark.parametrize(
+    ("account", "qos", "reason"),
+    [
+        ("speech", "high", "account speech is not in accounts of roostd.yaml: left to Slurm"),
+        ("", "high", "account not set is not in accounts of roostd.yaml: left to Slurm"),
+        ("vision", "low", "QoS low is not in qos of roostd.yaml: left to Slurm"),
+        ("vis", "high", "account vis is not in accounts of roostd.yaml: left to Slurm"),
+    ],
+)
+def test_a_job_must_be_of_each_list(account: str, qos: str, reason: str) -> None:
+    assert OptIn(accounts=("vision",), qos=("high",)).why_not(asked(account, qos)) == reason
+
+
+def test_the_nodes_of_a_partition_that_it_does_not_list_are_outside() -> None:
+    nodes = [
+        builders.node("n1", partitions=("main", "debug")),
+        builders.node("n2", partitions=("main",)),
+        builders.node("n3", partitions=("debug",)),
+    ]
+    assert nodes_outside({"main": {"n1", "n9"}}, nodes) == {"main": frozenset({"n2"})}
+    assert nodes_outside({}, nodes) == {}
