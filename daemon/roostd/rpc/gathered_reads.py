@@ -16,7 +16,7 @@ from typing import Any, Generic, TypeVar
 from roostd.rpc.errors import Context
 
 GATHER_S = 0.05
-READ_COUNT = 32  # in a turn: about a millisecond, in which the loop answers nothing else
+READ_COUNT = 16  # in a turn: about a millisecond, in which the loop answers nothing else
 
 Stream = TypeVar("Stream")
 
@@ -41,9 +41,10 @@ class GatheredReads(Generic[Stream]):
             self._timer = asyncio.get_running_loop().call_later(GATHER_S, self._turn)
         elif len(self._ready) == READ_COUNT:
             self._timer.cancel()
-            self._turn()
+            self._timer = asyncio.get_running_loop().call_soon(self._turn)
 
     def _turn(self) -> None:
+        """Read some messages; what else has come to the event loop is done before the next turn."""
         loop = asyncio.get_running_loop()
         batch, self._ready = self._ready[:READ_COUNT], self._ready[READ_COUNT:]
         self._timer = loop.call_soon(self._turn) if self._ready else None
