@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from roost_engine.domain.model import JobId, NodeName
-from roost_slurm.commands import Argv
-from roost_slurm.scontrol import AllocatedNode, JobDetail
-from roost_slurm.squeue import QueuedJob, SlurmJobState
+from roost_slurm.text.commands import Argv
+from roost_slurm.text.scontrol import AllocatedNode, JobDetail
+from roost_slurm.text.squeue import QueuedJob, SlurmJobState
 from roostd.slurm.port import QueueSnapshot, SlurmNode
 from roostd.testing.slurm_stand_in import SlurmStandIn
 from roostd.testing.slurm_stand_in_job import FreeNode, StandInJob, Wanted

@@ -156,7 +156,7 @@ async def serve(
     from prometheus_client import CollectorRegistry
 
     from roost_engine.testing import builders
-    from roost_slurm import spool
+    from roost_slurm.hooks import spool
     from roostd.app.daemon import Daemon
 
     with tempfile.TemporaryDirectory(prefix="roost-bench-") as folder:

@@ -25,7 +25,7 @@ from roost_engine.domain.model import JobId
 from roost_engine.engine import Engine, EngineConfig
 from roost_engine.plugins.plugins import Policies
 from roost_engine.testing.builders import node
-from roost_slurm.squeue import FIELDS, SEPARATOR
+from roost_slurm.text.squeue import FIELDS, SEPARATOR
 from roostd.app.actions.applier import Applier
 from roostd.app.decision.earlier_waits import waits_of
 from roostd.app.decision.recorder import Recorder

@@ -24,8 +24,8 @@ from roost_sim.traces.generator import generate
 from roost_train.environments.episodes import Episodes
 from roost_train.environments.run_batch import ChoiceBatch, RunBatch
 from roost_train.environments.slot_run import Slot
-from roost_train.policy_net import PolicyNet, fresh_net
-from roost_train.selector_net import masked_logs
+from roost_train.networks.policy_net import PolicyNet, fresh_net
+from roost_train.networks.selector_net import masked_logs
 
 _SHOWN_FUNCTIONS = 12
 _PARTS = (  # none of them calls another

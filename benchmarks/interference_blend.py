@@ -13,12 +13,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from roost_train.interference_baselines import lif_linear, table_of_kinds
-from roost_train.interference_fit import Shape, fit
-from roost_train.interference_measured import read_measured
-from roost_train.interference_pairs import Pairs, Split, join, parts_of, read_pairs
-from roost_train.interference_training import WIDTHS
-from roost_train.run_time_figures import rank_correlation
+from roost_train.interference.interference_baselines import lif_linear, table_of_kinds
+from roost_train.interference.interference_fit import Shape, fit
+from roost_train.interference.interference_measured import read_measured
+from roost_train.interference.interference_pairs import Pairs, Split, join, parts_of, read_pairs
+from roost_train.interference.interference_training import WIDTHS
+from roost_train.runtimes.run_time_figures import rank_correlation
 
 Array = NDArray[np.float64]
 WEIGHTS = (0.0, 0.25, 0.5, 0.75, 1.0)

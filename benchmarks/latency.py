@@ -17,8 +17,9 @@ from pathlib import Path
 import _harness
 
 from roost_demo.stack import Stack
-from roost_slurm import heartbeat, submit_script
-from roost_slurm.heartbeat import Heartbeat
+from roost_slurm.hooks import heartbeat
+from roost_slurm.hooks.heartbeat import Heartbeat
+from roost_slurm.site import submit_script
 from roost_slurm.testing import submit_cost
 from roost_slurm.testing.cluster_plan import ClusterPlan
 from roost_slurm.testing.local_slurm import LocalSlurm

@@ -6,7 +6,7 @@ Each kind runs with two batch sizes; of the small ones a second runs too, as a p
 kind. Pairs are measured in a random order until the time is up; each row is written at once, so
 what is cut off is missing. While a loop runs alone, its load is read as roost-probe reads it.
 `--mps`: the loops are clients of an MPS server that runs already. Files: alone.csv and pairs.csv,
-as training/roost_train/measured has them. For your own programs: `roost-train pairs`.
+as training/roost_train/interference/measured has them. For your own programs: `roost-train pairs`.
 """
 
 import argparse
@@ -28,8 +28,8 @@ from roost_probe.nvml import Nvml
 from roost_probe.sampler import Sampler
 from roost_probe.show import sample_rows
 from roost_train.errors import TrainError
-from roost_train.pair_measuring import Window, measure, pairs_of
-from roost_train.pair_process import TrainingProcess
+from roost_train.pairs.pair_measuring import Window, measure, pairs_of
+from roost_train.pairs.pair_process import TrainingProcess
 
 BATCHES = {
     "cnn": (32, 256),

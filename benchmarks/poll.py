@@ -14,10 +14,10 @@ import _harness
 
 from roost_engine.domain.model import NodeName
 from roost_engine.testing.builders import node
-from roost_slurm.assoc_mgr import AssocMgr, GroupLimits, Qos
-from roost_slurm.partitions import Partition
-from roost_slurm.scheduling import Scheduling
-from roost_slurm.versions import SlurmVersion, traits_of
+from roost_slurm.text.assoc_mgr import AssocMgr, GroupLimits, Qos
+from roost_slurm.text.partitions import Partition
+from roost_slurm.text.scheduling import Scheduling
+from roost_slurm.text.versions import SlurmVersion, traits_of
 from roostd.config.config import Mode
 from roostd.slurm.jobs import JobReader
 from roostd.slurm.port import QueueSnapshot

@@ -23,7 +23,7 @@ from roost_sim.information.trace_history import PastJobs, learned_from
 from roost_sim.traces.formats import load_trace
 from roost_sim.traces.trace import Trace
 from roost_sim.worlds.prediction_spec import OtherSite, PredictionSpec
-from roost_train.run_time_figures import QUANTILES, pinball, rank_correlation
+from roost_train.runtimes.run_time_figures import QUANTILES, pinball, rank_correlation
 
 _MEDIAN = QUANTILES.index(0.5)
 

@@ -20,9 +20,9 @@ from roost_engine.queue.selector import SelectorOrder
 from roost_engine.queue.selector_features import SelectorFeatures
 from roost_engine.testing.builders import EngineHarness, job, node
 from roost_formats.models.order import load_onnx_selector
-from roost_train.decisions import Decision
-from roost_train.selector_net import SelectorNet
-from roost_train.selector_release import write_selector
+from roost_train.environments.decisions import Decision
+from roost_train.networks.selector_net import SelectorNet
+from roost_train.release.selector_release import write_selector
 
 
 def main() -> int:

@@ -36,7 +36,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    from roost_slurm import doctor_command, install_command, migrate_command
+    from roost_slurm.doctor import doctor_command
+    from roost_slurm.install import install_command
+    from roost_slurm.migrate import migrate_command
 
     parser = argparse.ArgumentParser(prog="roost-slurm", description=__doc__)
     parser.add_argument("--version", action=ShowVersion)
@@ -110,7 +112,7 @@ def _add_config(config: argparse.ArgumentParser) -> None:
 
 
 def _add_certs(certs: argparse.ArgumentParser) -> None:
-    from roost_slurm.certs import DAYS, RENEW_BEFORE_DAYS
+    from roost_slurm.site.certs import DAYS, RENEW_BEFORE_DAYS
 
     certs.add_argument("folder", type=Path, help="of the authority; keep it off the cluster")
     certs.add_argument(
@@ -135,7 +137,8 @@ def _add_certs(certs: argparse.ArgumentParser) -> None:
 
 
 def _certs(args: argparse.Namespace) -> int:
-    from roost_slurm import certs, hostlist
+    from roost_slurm.site import certs
+    from roost_slurm.text import hostlist
 
     authority = certs.Authority(args.folder)
     try:
@@ -158,7 +161,7 @@ def _certs(args: argparse.Namespace) -> int:
 
 def _wanted(args: argparse.Namespace, nodes: Sequence[str]) -> list[tuple[str, list[str]]]:
     """Return every certificate that is asked for, with the names in it."""
-    from roost_slurm import certs
+    from roost_slurm.site import certs
 
     reserved = {certs.CA, certs.DAEMON} & set(nodes)
     if reserved:
@@ -172,8 +175,8 @@ def _wanted(args: argparse.Namespace, nodes: Sequence[str]) -> list[tuple[str, l
 
 
 def _config(args: argparse.Namespace) -> int:
-    from roost_slurm import config, inventory
-    from roost_slurm.submit_script import SubmitScriptError
+    from roost_slurm.site import config, inventory
+    from roost_slurm.site.submit_script import SubmitScriptError
 
     left_out: list[str] = []
     try:
@@ -215,7 +218,7 @@ def _config(args: argparse.Namespace) -> int:
 
 
 def _check(args: argparse.Namespace) -> int:
-    from roost_slurm import site_check
+    from roost_slurm.site import site_check
 
     try:
         text = args.file.read_text(encoding="utf-8") if args.file else _shown_config()
@@ -232,8 +235,8 @@ def _check(args: argparse.Namespace) -> int:
 def _unpin(args: argparse.Namespace) -> int:
     import syslog
 
-    from roost_slurm import orphaned_pins, seat_guards
-    from roost_slurm.versions import UnknownVersion
+    from roost_slurm.guards import orphaned_pins, seat_guards
+    from roost_slurm.text.versions import UnknownVersion
 
     job_ids: list[str] = []
     try:
@@ -257,7 +260,7 @@ def _unpin(args: argparse.Namespace) -> int:
 
 
 def _shown_config() -> str:
-    from roost_slurm import commands
+    from roost_slurm.text import commands
 
     env = {**os.environ, **commands.ENVIRONMENT}
     argv = commands.show_config()
@@ -268,7 +271,7 @@ def _shown_config() -> str:
 
 
 def _model_names(pairs: Sequence[str]) -> dict[str, str]:
-    from roost_slurm.config import ConfigError
+    from roost_slurm.site.config import ConfigError
 
     names = {}
     for pair in pairs:

@@ -26,7 +26,7 @@ def _load() -> Callable[[], int]:
 
 def run_hook(arguments: Sequence[str]) -> int:
     """Run one hook; wrong arguments must not fail it, because that drains the node."""
-    from roost_slurm import hooks
+    from roost_slurm.hooks import hooks
 
     name, *options = arguments or [""]
     folder, mps = DEFAULT_RUNTIME_FOLDER, False

@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry
 
 from roost_engine.domain.model import JobId
 from roost_proto.v1 import operator_pb2_grpc, telemetry_pb2_grpc
-from roost_slurm import spool
+from roost_slurm.hooks import spool
 from roostd.app.daemon import Daemon
 from roostd.config.config import Config
 from roostd.testing.slurm_stand_in import SlurmStandIn

@@ -19,7 +19,16 @@ from roost_engine.testing import builders
 from roostd.slurm.slurm_cli import SlurmCli
 from roostd.testing.slurm_stand_in import SlurmStandIn
 
-TABLES = ("packages", "roost_engine", "roost_formats", "roostd", "roostd.app", "roost_sim")
+TABLES = (
+    "packages",
+    "roost_engine",
+    "roost_formats",
+    "roostd",
+    "roostd.app",
+    "roost_sim",
+    "roost_slurm",
+    "roost_train",
+)
 SELDOM = {"slurm": {"poll_interval_s": 600.0}}  # so that only the spool wakes the watch
 
 

@@ -18,8 +18,8 @@ from roost_engine.scoring.heuristic import HeuristicScore
 from roost_engine.testing.builders import EngineHarness, job, let_go, node, placed, shape
 from roost_sim.catalogue.compositions import POLICIES
 from roost_sim.traces.formats import Format
-from roost_slurm import squeue
-from roost_slurm.limits import MOST_TASKS
+from roost_slurm.text import squeue
+from roost_slurm.text.limits import MOST_TASKS
 from roostd.config.config import Config, Mode
 
 ROOT = Path(__file__).parents[2]

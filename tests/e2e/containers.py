@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
-from roost_slurm.commands import show_job
-from roost_slurm.scontrol import JobDetail, parse_jobs
+from roost_slurm.text.commands import show_job
+from roost_slurm.text.scontrol import JobDetail, parse_jobs
 
 COMPOSE = Path(__file__).resolve().parents[2] / "deploy" / "compose"
 # Debian's release, and the Slurm that it carries.

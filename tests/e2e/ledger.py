@@ -13,9 +13,9 @@ from pathlib import Path
 
 from roost_demo.stack import Stack
 from roost_proto.v1 import operator_pb2
-from roost_slurm.hostlist import expand
 from roost_slurm.testing.cluster_plan import ClusterPlan
 from roost_slurm.testing.local_slurm import LocalSlurm
+from roost_slurm.text.hostlist import expand
 
 Gpus = dict[str, tuple[int, ...]]  # by node
 

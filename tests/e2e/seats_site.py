@@ -7,8 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from roost_demo.stack import NodeKind, Stack
-from roost_slurm import gres, hook_seats
-from roost_slurm.inventory import Gpu, NodeGpus
+from roost_slurm.hooks import hook_seats
+from roost_slurm.site import gres
+from roost_slurm.site.inventory import Gpu, NodeGpus
 from roost_slurm.testing.cluster_plan import ClusterPlan
 
 NODES = (NodeKind(name="n1", topology="bridges8"), NodeKind(name="n2", topology="bridges8"))

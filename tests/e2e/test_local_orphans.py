@@ -15,8 +15,8 @@ from tests.conftest import LocalSlurmFactory
 from tests.daemon.slurm.slurm_clusters import PLAN, RealCluster, gpus, placement, started
 
 from roost_engine.domain.model import JobId
-from roost_slurm import heartbeat
-from roost_slurm.heartbeat import Heartbeat
+from roost_slurm.hooks import heartbeat
+from roost_slurm.hooks.heartbeat import Heartbeat
 from roost_slurm.testing.local_slurm import LocalSlurm
 
 pytestmark = pytest.mark.slurm

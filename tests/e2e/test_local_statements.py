@@ -18,10 +18,10 @@ from tests.conftest import missing
 
 from roost_demo.stack import NodeKind, Stack
 from roost_proto.v1 import operator_pb2 as pb
-from roost_slurm.hostlist import expand
 from roost_slurm.testing.availability import LocalSlurmUnavailable
 from roost_slurm.testing.local_slurm import LocalSlurmFailed
-from roost_slurm.tres import parse_indices
+from roost_slurm.text.hostlist import expand
+from roost_slurm.text.tres import parse_indices
 
 pytestmark = [pytest.mark.slurm, pytest.mark.nvml]
 

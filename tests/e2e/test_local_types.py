@@ -10,7 +10,7 @@ from tests.e2e.ledger import planned
 from roost_demo.stack import NodeKind, Stack
 from roost_proto.v1 import operator_pb2 as pb
 from roost_slurm.testing.availability import LocalSlurmUnavailable
-from roost_slurm.versions import parse_version, traits_of
+from roost_slurm.text.versions import parse_version, traits_of
 
 pytestmark = [pytest.mark.slurm, pytest.mark.nvml]
 

@@ -23,7 +23,9 @@ from roost_formats.audit import chain
 from roost_formats.journal import codec
 from roost_formats.yaml.tree import read_tree
 from roost_proto.v1 import telemetry_pb2
-from roost_slurm import (
+from roost_slurm.hooks import spool
+from roost_slurm.site import submit_script
+from roost_slurm.text import (
     assoc_mgr,
     hostlist,
     licenses,
@@ -31,13 +33,11 @@ from roost_slurm import (
     qos,
     reservations,
     scontrol,
-    spool,
     squeue,
     stamp,
-    submit_script,
     tres,
 )
-from roost_slurm.tres import TresError
+from roost_slurm.text.tres import TresError
 from roostd.config.loaded_config import load_config
 from roostd.slurm.comment import parse_comment
 from roostd.telemetry.probe_messages import check_sample, read_hello, read_load

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from roost_slurm import heartbeat, submit_script
-from roost_slurm.heartbeat import Heartbeat
+from roost_slurm.hooks import heartbeat
+from roost_slurm.hooks.heartbeat import Heartbeat
+from roost_slurm.site import submit_script
 
 
 class Runtime:

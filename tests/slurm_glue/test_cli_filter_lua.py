@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lupa import lua51
 
-from roost_slurm import submit_script
+from roost_slurm.site import submit_script
 
 Options: TypeAlias = dict[str, str]
 

@@ -13,15 +13,16 @@ import pytest
 from tests.conftest import LocalSlurmFactory
 from tests.slurm_glue.conftest import Runtime
 
-from roost_slurm import commands, config
-from roost_slurm.config import SiteSettings
-from roost_slurm.hooks import agent_socket
-from roost_slurm.scontrol import parse_jobs
+from roost_slurm.hooks.hooks import agent_socket
+from roost_slurm.site import config
+from roost_slurm.site.config import SiteSettings
 from roost_slurm.testing import submit_cost
 from roost_slurm.testing.cluster_plan import ClusterPlan, HookPlan, NodePlan, PartitionPlan
 from roost_slurm.testing.fake_agent import FakeAgent
 from roost_slurm.testing.local_slurm import LocalSlurm
-from roost_slurm.tres import prefix_of
+from roost_slurm.text import commands
+from roost_slurm.text.scontrol import parse_jobs
+from roost_slurm.text.tres import prefix_of
 
 pytestmark = pytest.mark.slurm
 

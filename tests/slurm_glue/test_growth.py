@@ -10,20 +10,20 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from roost_slurm.assoc_mgr import parse_assoc_mgr
-from roost_slurm.hostlist import compress, expand
-from roost_slurm.licenses import parse_licenses, parse_request
-from roost_slurm.partitions import parse_partitions
-from roost_slurm.qos import parse_qos
-from roost_slurm.reservations import parse_reservations
-from roost_slurm.scheduling import parse_scheduling
-from roost_slurm.scontrol import parse_config, parse_jobs, parse_nodes, parse_racks
-from roost_slurm.shadow_question import parse_answer
-from roost_slurm.site_check import check
-from roost_slurm.spool import parse_line
-from roost_slurm.squeue import parse_limit, parse_queue, parse_tasks, parse_time
-from roost_slurm.stamp import advice, parse_stamp
-from roost_slurm.tres import (
+from roost_slurm.hooks.spool import parse_line
+from roost_slurm.site.site_check import check
+from roost_slurm.text.assoc_mgr import parse_assoc_mgr
+from roost_slurm.text.hostlist import compress, expand
+from roost_slurm.text.licenses import parse_licenses, parse_request
+from roost_slurm.text.partitions import parse_partitions
+from roost_slurm.text.qos import parse_qos
+from roost_slurm.text.reservations import parse_reservations
+from roost_slurm.text.scheduling import parse_scheduling
+from roost_slurm.text.scontrol import parse_config, parse_jobs, parse_nodes, parse_racks
+from roost_slurm.text.shadow_question import parse_answer
+from roost_slurm.text.squeue import parse_limit, parse_queue, parse_tasks, parse_time
+from roost_slurm.text.stamp import advice, parse_stamp
+from roost_slurm.text.tres import (
     allocated_gpus,
     parse_counts,
     parse_gres,
@@ -33,7 +33,7 @@ from roost_slurm.tres import (
     prefix_of,
     without_gres,
 )
-from roost_slurm.versions import parse_version
+from roost_slurm.text.versions import parse_version
 
 Parser = Callable[[str], Any]
 PARSERS: dict[str, Parser] = {

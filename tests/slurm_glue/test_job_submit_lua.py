@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from lupa import lua51
 from tests.slurm_glue.conftest import Runtime
 
-from roost_slurm import spool
+from roost_slurm.hooks import spool
 
 Job: TypeAlias = dict[str, Any]
 

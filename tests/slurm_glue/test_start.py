@@ -16,7 +16,7 @@ DEAR = {
     "subprocess",
     "shutil",
     "roost_slurm.cli",
-    "roost_slurm.scontrol",
+    "roost_slurm.text.scontrol",
 }
 RUN = """
 import json, sys
@@ -36,7 +36,7 @@ def test_a_task_prolog_imports_only_what_it_needs(tmp_path: Path) -> None:
         check=True,
     )
     loaded = set(json.loads(shown.stdout))
-    assert "roost_slurm.hooks" in loaded
+    assert "roost_slurm.hooks.hooks" in loaded
     assert loaded & DEAR == set()
 
 

@@ -10,10 +10,10 @@ from roost_engine.queue.selector_columns import JOB_NUMBERS
 from roost_sim.runs.simulation import Run
 from roost_sim.traces.trace import Trace, make_trace
 from roost_train.environments.episodes import Episodes
-from roost_train.improvement import Improvement, Learner
-from roost_train.rollout import play
-from roost_train.selector_agent import SelectorAgent
-from roost_train.selector_net import SelectorNet, SelectorSizes
+from roost_train.improvement.improvement import Improvement, Learner
+from roost_train.improvement.rollout import play
+from roost_train.improvement.selector_agent import SelectorAgent
+from roost_train.networks.selector_net import SelectorNet, SelectorSizes
 
 SMALL = SelectorSizes(job_channels=(2, 2), cluster_channels=(2, 2), hidden=16)
 

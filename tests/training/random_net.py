@@ -4,7 +4,7 @@ import numpy as np
 import torch
 
 from roost_engine.cluster.features import HEURISTIC_WEIGHTS
-from roost_train.score_net import ScoreNet
+from roost_train.networks.score_net import ScoreNet
 
 
 def random_net(seed: int = 0, gain: float = 0.1) -> ScoreNet:

@@ -18,11 +18,11 @@ from roost_sim.errors import SimError
 from roost_sim.traces.formats import Format, load_trace
 from roost_sim.traces.trace import Trace
 from roost_slurm.version_option import ShowVersion
-from roost_train.ablation_command import add_ablate
+from roost_train.commands.ablation_command import add_ablate
+from roost_train.commands.evolution_command import add_evolve
+from roost_train.commands.selector_command import add_selector
 from roost_train.errors import MissingLibrary, TrainError
-from roost_train.evolution_command import add_evolve
 from roost_train.progress import ProgressBar
-from roost_train.selector_command import add_selector
 
 _DEFAULT_STEPS = 2500
 _DEFAULT_EPOCHS = 30
@@ -103,7 +103,7 @@ def _add_warmstart(warmstart: argparse.ArgumentParser) -> None:
 
 
 def _warmstart(arguments: argparse.Namespace) -> int:
-    from roost_train.warmstart_run import warm_start
+    from roost_train.warmstart.warmstart_run import warm_start
 
     trace = _load(arguments)
     words = _source_words(arguments)
@@ -191,9 +191,9 @@ def _add_pairs(pairs: argparse.ArgumentParser) -> None:
 
 
 def _pairs(arguments: argparse.Namespace) -> int:
-    from roost_train.pair_measuring import Window
-    from roost_train.pair_process import STEP_PATTERN
-    from roost_train.pairs_command import PairsOptions, run
+    from roost_train.commands.pairs_command import PairsOptions, run
+    from roost_train.pairs.pair_measuring import Window
+    from roost_train.pairs.pair_process import STEP_PATTERN
 
     options = PairsOptions(
         commands=arguments.commands,
@@ -210,7 +210,7 @@ def _pairs(arguments: argparse.Namespace) -> int:
 
 def _interference(arguments: argparse.Namespace) -> int:
     _need("sklearn")
-    from roost_train.interference_command import read_sources, run, run_refit
+    from roost_train.commands.interference_command import read_sources, run, run_refit
 
     if arguments.journal is not None:
         text, code = run_refit(
@@ -231,8 +231,8 @@ def _need(name: str) -> None:
 
 
 def _distil(arguments: argparse.Namespace) -> int:
-    from roost_train.distil import HyperParameters, distil
-    from roost_train.release import write_release
+    from roost_train.distillation.distil import HyperParameters, distil
+    from roost_train.release.score_release import write_release
 
     parameters = HyperParameters(seed=arguments.seed, steps=arguments.steps)
     net = distil(parameters, ProgressBar(parameters.steps, sys.stderr))
@@ -247,9 +247,9 @@ def _distil(arguments: argparse.Namespace) -> int:
 
 
 def _graph(arguments: argparse.Namespace) -> int:
-    from roost_train.graph_price import PriceTrial, best_price, try_prices
-    from roost_train.graph_release import write_graph
-    from roost_train.graph_training import GraphHyperParameters, collect, judge, priced, train
+    from roost_train.graph.graph_price import PriceTrial, best_price, try_prices
+    from roost_train.graph.graph_release import write_graph
+    from roost_train.graph.graph_training import GraphHyperParameters, collect, judge, priced, train
 
     for option in ("worlds", "jobs", "steps"):
         if getattr(arguments, option) < 1:
@@ -279,7 +279,7 @@ def _graph(arguments: argparse.Namespace) -> int:
 
 
 def _verify(arguments: argparse.Namespace) -> int:
-    from roost_train.verify import verify
+    from roost_train.release.verify import verify
 
     verdict = verify(arguments.model)
     print(json.dumps({"model": str(arguments.model), **asdict(verdict), "same": verdict.is_same}))
@@ -288,9 +288,9 @@ def _verify(arguments: argparse.Namespace) -> int:
 
 def _runtimes(arguments: argparse.Namespace) -> int:
     _need("sklearn")
-    from roost_train.run_time_jobs import replay
-    from roost_train.run_time_net import RunTimeHyperParameters
-    from roost_train.run_time_training import as_table, train_and_compare, write_run_times
+    from roost_train.runtimes.run_time_jobs import replay
+    from roost_train.runtimes.run_time_net import RunTimeHyperParameters
+    from roost_train.runtimes.run_time_training import as_table, train_and_compare, write_run_times
 
     if arguments.epochs < 1:
         raise TrainError(f"--epochs {arguments.epochs}: want 1 or more")

@@ -17,7 +17,7 @@ from pydantic import (
 )
 
 from roost_engine.plugins.stacks import DEFAULT, STACKS
-from roost_slurm.hostlist import expand
+from roost_slurm.text.hostlist import expand
 from roostd.config.decisions import (
     EngineSection,
     GateSection,

@@ -9,8 +9,8 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
-from roost_slurm.heartbeat import is_name
-from roost_slurm.hostlist import expand
+from roost_slurm.hooks.heartbeat import is_name
+from roost_slurm.text.hostlist import expand
 
 NEVER = "never"  # in place of a number of seconds
 MOST_S = 1e9  # 30 years: threads, timers and dates of the system cannot hold much more

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import structlog
 
-from roost_slurm import heartbeat
+from roost_slurm.hooks import heartbeat
 from roostd.config.config import Config, Mode
 
 _LONGEST_LIST_BYTES = heartbeat.MAX_BYTES // 4  # of accounts, and as much of QoS

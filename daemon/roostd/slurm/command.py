@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from roost_engine.domain.errors import SlurmRefused, SlurmTimeout
-from roost_slurm.commands import ENVIRONMENT, Argv
+from roost_slurm.text.commands import ENVIRONMENT, Argv
 
 _PROGRAMS = ("scontrol", "squeue", "sacctmgr", "sbatch", "scancel")
 # sbatch takes --uid from root only, and asks getuid() for that. slurmctld learns the true user from

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import lru_cache
 
-from roost_slurm.tres import parse_memory_bytes
+from roost_slurm.text.tres import parse_memory_bytes
 
 _OURS = re.compile(r"(?:^|(?<=\s))roost:(\S*)")
 _MODEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+/-]{0,63}", re.ASCII)

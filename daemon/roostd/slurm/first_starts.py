@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import inf
 
 from roost_engine.domain.model import JobId
-from roost_slurm.commands import Argv
+from roost_slurm.text.commands import Argv
 
 _NOW_S = 2.0  # Slurm answers in whole seconds, and the answer takes its time
 _HEAD_COUNT = 32  # different questions of the jobs that come first: they get every other turn

@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from functools import lru_cache
 
-from roost_slurm.limits import whole_number
-from roost_slurm.scontrol import JobDetail
-from roost_slurm.squeue import QueuedJob
-from roost_slurm.tres import TresError, gpu_count, parse_gres
+from roost_slurm.text.limits import whole_number
+from roost_slurm.text.scontrol import JobDetail
+from roost_slurm.text.squeue import QueuedJob
+from roost_slurm.text.tres import TresError, gpu_count, parse_gres
 
 
 @dataclass(frozen=True, slots=True)

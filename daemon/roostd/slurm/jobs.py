@@ -8,12 +8,12 @@ from itertools import islice
 from math import inf, isqrt
 
 from roost_engine.domain.model import JobId, JobSpec, NodeName, Shape
-from roost_slurm.hostlist import expand
-from roost_slurm.limits import MOST_TASKS, whole_number
-from roost_slurm.scontrol import JobDetail
-from roost_slurm.squeue import QueuedJob
-from roost_slurm.stamp import LET_GO, OTHERS, Stamp, parse_stamp
-from roost_slurm.tres import (
+from roost_slurm.text.hostlist import expand
+from roost_slurm.text.limits import MOST_TASKS, whole_number
+from roost_slurm.text.scontrol import JobDetail
+from roost_slurm.text.squeue import QueuedJob
+from roost_slurm.text.stamp import LET_GO, OTHERS, Stamp, parse_stamp
+from roost_slurm.text.tres import (
     SEAT_TOKEN,
     Gres,
     TresError,
@@ -23,7 +23,7 @@ from roost_slurm.tres import (
     parse_gres,
     parse_memory_bytes,
 )
-from roost_slurm.versions import Traits
+from roost_slurm.text.versions import Traits
 from roostd.config.config import Mode
 from roostd.slurm.comment import JobComment, parse_comment
 from roostd.slurm.request import pinned_indices, pinned_seat, spelled_requests

@@ -9,11 +9,11 @@ from typing import Protocol
 
 from roost_engine.domain.errors import SlurmError
 from roost_engine.domain.model import JobId, NodeShare, NodeSpec, Placement
-from roost_slurm.commands import Argv
-from roost_slurm.scontrol import JobDetail, Settings
-from roost_slurm.shadow_question import FirstStart
-from roost_slurm.squeue import QueuedJob
-from roost_slurm.versions import SlurmVersion
+from roost_slurm.text.commands import Argv
+from roost_slurm.text.scontrol import JobDetail, Settings
+from roost_slurm.text.shadow_question import FirstStart
+from roost_slurm.text.squeue import QueuedJob
+from roost_slurm.text.versions import SlurmVersion
 from roostd.slurm.rules.site_rules import SiteRules
 
 
@@ -173,7 +173,7 @@ class SlurmPort(Protocol):
         """Write when a job is expected to start into its admin comment, beside everything else."""
 
     async def first_start(self, question: Argv) -> FirstStart | None:
-        """Ask when plain Slurm could start a job; see roost_slurm.shadow_question.
+        """Ask when plain Slurm could start a job; see roost_slurm.text.shadow_question.
 
         Returns:
             When and where; None where Slurm would take no such job, or knows no start.

@@ -26,8 +26,8 @@ from math import inf
 from typing import TypeAlias, TypeVar
 
 from roost_engine.domain.model import JobId
-from roost_slurm.scheduling import Scheduling
-from roost_slurm.squeue import QueuedJob
+from roost_slurm.text.scheduling import Scheduling
+from roost_slurm.text.squeue import QueuedJob
 
 _ROUNDING = 2  # Slurm cuts each part of a priority to a whole number
 MOST_OVERTAKEN = 100  # jobs of its user that one job was moved past, the latest count

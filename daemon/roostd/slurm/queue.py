@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from roost_engine.domain.errors import SlurmRefused
 from roost_engine.domain.model import JobId
-from roost_slurm.scontrol import JobDetail
-from roost_slurm.squeue import QueuedJob
-from roost_slurm.stamp import advice, parse_stamp
+from roost_slurm.text.scontrol import JobDetail
+from roost_slurm.text.squeue import QueuedJob
+from roost_slurm.text.stamp import advice, parse_stamp
 from roostd.slurm.lease_plan import lease_of_others_s
 
 _BEFORE_BEGIN = ("BeginTime", "")  # "": Slurm has not looked at the job since its last update

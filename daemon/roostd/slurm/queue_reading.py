@@ -8,9 +8,9 @@ from dataclasses import replace
 from operator import attrgetter
 
 from roost_engine.domain.model import JobId, JobSpec, NodeName, NodeShare
-from roost_slurm.scontrol import JobDetail
-from roost_slurm.squeue import QueuedJob, SlurmJobState
-from roost_slurm.stamp import parse_stamp
+from roost_slurm.text.scontrol import JobDetail
+from roost_slurm.text.squeue import QueuedJob, SlurmJobState
+from roost_slurm.text.stamp import parse_stamp
 from roostd.slurm.array_limits import ArrayLimits
 from roostd.slurm.jobs import NO_GPUS, NO_LEASE, RELEASED, JobReader, Unmanaged
 from roostd.slurm.port import QueueSnapshot

@@ -6,8 +6,8 @@ from math import inf
 from typing import TypeAlias
 
 from roost_engine.domain.model import JobId, JobSpec, NodeName, NodeShare
-from roost_slurm.scontrol import JobDetail
-from roost_slurm.squeue import QueuedJob
+from roost_slurm.text.scontrol import JobDetail
+from roost_slurm.text.squeue import QueuedJob
 from roostd.slurm.precedence import SeenPriorities
 from roostd.slurm.reserved_gpus import Poll, ReservedGpus, job_id_of
 from roostd.slurm.rules.held_back import HeldBackJobs

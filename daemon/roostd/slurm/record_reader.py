@@ -6,9 +6,9 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import TypeVar
 
-from roost_slurm.scontrol import JobDetail, parse_jobs
-from roost_slurm.squeue import QueuedJob, QueueDump, QueueReader
-from roost_slurm.stamp import seen_by
+from roost_slurm.text.scontrol import JobDetail, parse_jobs
+from roost_slurm.text.squeue import QueuedJob, QueueDump, QueueReader
+from roost_slurm.text.stamp import seen_by
 
 _Record = TypeVar("_Record", QueuedJob, JobDetail)
 _LONG_DUMP = 100_000  # letters, of about 300 jobs

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 from roost_engine.domain.errors import SlurmRefused
 from roost_engine.domain.model import JobId, NodeName, NodeShare, Placement
-from roost_slurm import commands
-from roost_slurm.commands import Argv
-from roost_slurm.hostlist import HostlistError, expand
-from roost_slurm.scontrol import JobDetail
-from roost_slurm.squeue import SlurmJobState
-from roost_slurm.stamp import Stamp, parse_stamp
-from roost_slurm.tres import (
+from roost_slurm.text import commands
+from roost_slurm.text.commands import Argv
+from roost_slurm.text.hostlist import HostlistError, expand
+from roost_slurm.text.scontrol import JobDetail
+from roost_slurm.text.squeue import SlurmJobState
+from roost_slurm.text.stamp import Stamp, parse_stamp
+from roost_slurm.text.tres import (
     SEAT_TOKEN,
     TresError,
     beside_gpus,
@@ -22,7 +22,7 @@ from roost_slurm.tres import (
     typed_seat,
     without_gres,
 )
-from roost_slurm.versions import Traits
+from roost_slurm.text.versions import Traits
 from roostd.slurm.port import NotDue
 
 _PINNED_FIELDS = ("TresPerNode", "TresPerJob")

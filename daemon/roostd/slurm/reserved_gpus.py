@@ -19,8 +19,8 @@ from math import inf
 from typing import TypeAlias
 
 from roost_engine.domain.model import JobId, NodeName, NodeShare, NodeSpec
-from roost_slurm.reservations import Reservation
-from roost_slurm.squeue import QueuedJob, SlurmJobState
+from roost_slurm.text.reservations import Reservation
+from roost_slurm.text.squeue import QueuedJob, SlurmJobState
 from roostd.slurm.request import pinned_indices
 from roostd.slurm.rules.site_rules import SiteRules
 

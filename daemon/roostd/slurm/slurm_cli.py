@@ -14,20 +14,20 @@ from pathlib import Path
 
 from roost_engine.domain.errors import SlurmRefused, SlurmTimeout
 from roost_engine.domain.model import JobId, NodeName, NodeShare, NodeSpec, Placement
-from roost_slurm import commands
-from roost_slurm.commands import Argv
-from roost_slurm.scontrol import (
+from roost_slurm.guards.seat_guards import is_guard
+from roost_slurm.text import commands
+from roost_slurm.text.commands import Argv
+from roost_slurm.text.scontrol import (
     JobDetail,
     Settings,
     parse_config,
     parse_nodes,
     parse_racks,
 )
-from roost_slurm.seat_guards import is_guard
-from roost_slurm.shadow_question import FirstStart, parse_answer
-from roost_slurm.squeue import QueuedJob, SlurmJobState
-from roost_slurm.stamp import OTHERS, advice, with_eta
-from roost_slurm.versions import SlurmVersion, Traits, UnknownVersion, parse_version, traits_of
+from roost_slurm.text.shadow_question import FirstStart, parse_answer
+from roost_slurm.text.squeue import QueuedJob, SlurmJobState
+from roost_slurm.text.stamp import OTHERS, advice, with_eta
+from roost_slurm.text.versions import SlurmVersion, Traits, UnknownVersion, parse_version, traits_of
 from roostd.ops.failpoint import reach
 from roostd.slurm.command import CommandRunner, only_gone
 from roostd.slurm.port import (

@@ -15,15 +15,15 @@ from typing import Unpack
 
 from roost_engine.domain.errors import SlurmRefused, SlurmTimeout
 from roost_engine.domain.model import JobId, NodeName, NodeShare, NodeSpec, Placement
-from roost_slurm import commands
-from roost_slurm.commands import Argv
-from roost_slurm.hostlist import expand
-from roost_slurm.scontrol import AllocatedNode, JobDetail, Settings
-from roost_slurm.shadow_question import FirstStart
-from roost_slurm.spool import Ended, SpoolEvent, Started, Submitted
-from roost_slurm.squeue import QueuedJob, SlurmJobState
-from roost_slurm.stamp import advice, with_eta
-from roost_slurm.versions import SlurmVersion, traits_of
+from roost_slurm.hooks.spool import Ended, SpoolEvent, Started, Submitted
+from roost_slurm.text import commands
+from roost_slurm.text.commands import Argv
+from roost_slurm.text.hostlist import expand
+from roost_slurm.text.scontrol import AllocatedNode, JobDetail, Settings
+from roost_slurm.text.shadow_question import FirstStart
+from roost_slurm.text.squeue import QueuedJob, SlurmJobState
+from roost_slurm.text.stamp import advice, with_eta
+from roost_slurm.text.versions import SlurmVersion, traits_of
 from roostd.slurm.port import JobNotWaiting, QueueSnapshot, SlurmNode
 from roostd.slurm.queue import begins_of, by_begin, comments_of
 from roostd.slurm.request import (

@@ -4,10 +4,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from roost_engine.domain.model import JobId, NodeName, NodeSpec
-from roost_slurm.hostlist import compress, expand
-from roost_slurm.scontrol import AllocatedNode, JobDetail
-from roost_slurm.squeue import QueuedJob, SlurmJobState
-from roost_slurm.tres import gpu_count, parse_gres, typed_indices
+from roost_slurm.text.hostlist import compress, expand
+from roost_slurm.text.scontrol import AllocatedNode, JobDetail
+from roost_slurm.text.squeue import QueuedJob, SlurmJobState
+from roost_slurm.text.tres import gpu_count, parse_gres, typed_indices
 
 
 @dataclass(slots=True, kw_only=True)

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import TypedDict
 
 from roost_engine.domain.model import JobId
-from roost_slurm.stamp import Stamp
+from roost_slurm.text.stamp import Stamp
 from roostd.testing.slurm_stand_in_job import StandInJob
 
 

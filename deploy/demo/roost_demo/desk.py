@@ -13,7 +13,7 @@ from roost_demo.stack import DEMO_NODES, Stack, page_settings
 from roost_engine.domain.topology import LinkMatrix
 from roost_engine.placement.stock_gpus import choose_since_24_05
 from roost_proto.v1 import operator_pb2
-from roost_slurm.scontrol import parse_jobs
+from roost_slurm.text.scontrol import parse_jobs
 
 _BEGUN = (operator_pb2.JOB_STATE_RUNNING, operator_pb2.JOB_STATE_ENDED)
 

@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry
 
 from roost_demo.stack import Stack, page_settings
 from roost_engine.domain.model import JobId, NodeName, NodeSpec
-from roost_slurm import spool
+from roost_slurm.hooks import spool
 from roostd.app.daemon import Daemon
 from roostd.config.loaded_config import load_config
 from roostd.testing.slurm_stand_in import SlurmStandIn

@@ -26,8 +26,8 @@ from roost_probe.testing.description import NodeDescription, load_topology
 from roost_probe.testing.fake_driver import FakeDriver
 from roost_probe.testing.library import LIBRARY_FOLDER
 from roost_proto.v1 import operator_pb2, operator_pb2_grpc
-from roost_slurm import submit_script
 from roost_slurm.shipped import read_shipped
+from roost_slurm.site import submit_script
 from roost_slurm.testing.cluster_plan import ClusterPlan, HookPlan, NodePlan
 from roost_slurm.testing.local_slurm import LocalSlurm
 

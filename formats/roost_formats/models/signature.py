@@ -27,7 +27,8 @@ from roost_engine.scoring.graph_columns import (
     OUTPUT_SIZES,
 )
 
-# Every operator has a shape rule in shapes.py and a reference reading in roost_train.numpy_policy.
+# Every operator has a shape rule in shapes.py and a reference reading in
+# roost_train.export.numpy_policy.
 PLAIN_OPERATORS = frozenset(
     {
         "Add",

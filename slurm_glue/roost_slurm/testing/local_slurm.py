@@ -20,12 +20,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from roost_slurm.hostlist import expand
 from roost_slurm.testing import cluster_plan, ports
 from roost_slurm.testing.accounting import LocalAccounting
 from roost_slurm.testing.availability import SEARCH_PATH, check_available
 from roost_slurm.testing.cluster_plan import ClusterPlan, RunFolder
 from roost_slurm.testing.job_processes import kill_jobs
+from roost_slurm.text.hostlist import expand
 
 # slurmd 24.11 always takes 10 s to register, 22.05 and 26.05 about 1 s; a busy machine is slower.
 START_TIMEOUT_S = 90.0

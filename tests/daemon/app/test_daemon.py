@@ -21,8 +21,8 @@ from roost_formats.journal.journal import FILE_NAME
 from roost_formats.journal.reader import JournalReader
 from roost_proto.v1 import operator_pb2 as pb
 from roost_proto.v1 import telemetry_pb2 as probe_pb
-from roost_slurm import heartbeat
-from roost_slurm.squeue import SlurmJobState
+from roost_slurm.hooks import heartbeat
+from roost_slurm.text.squeue import SlurmJobState
 from roostd.config.config import Config
 from roostd.ops.folders import StateFolderInUse
 from roostd.testing.slurm_stand_in import Fault, SlurmStandIn

@@ -14,8 +14,8 @@ from roost_engine.testing import builders
 from roost_proto.v1 import mode_pb2 as pb
 from roost_proto.v1 import mode_pb2_grpc as pb_grpc
 from roost_proto.v1 import operator_pb2
-from roost_slurm import heartbeat
-from roost_slurm.squeue import SlurmJobState
+from roost_slurm.hooks import heartbeat
+from roost_slurm.text.squeue import SlurmJobState
 from roostd.config.config import Mode
 from roostd.rpc.errors import UnknownPartition
 from roostd.testing.slurm_stand_in import SlurmStandIn

@@ -7,8 +7,8 @@ from tests.daemon.running import config, running
 
 from roost_engine.domain.model import JobId
 from roost_engine.testing import builders
-from roost_slurm.squeue import SlurmJobState
-from roost_slurm.versions import SlurmVersion
+from roost_slurm.text.squeue import SlurmJobState
+from roost_slurm.text.versions import SlurmVersion
 from roostd.testing.slurm_stand_in import SlurmStandIn
 
 TRIXIE, BOOKWORM = SlurmVersion(24, 11, 5), SlurmVersion(22, 5, 8)

@@ -12,8 +12,8 @@ from roost_engine.plugins.plugins import Plugins
 from roost_engine.policies.protocols import Allow, Defer, GateVerdict, Offer, WaitEnded
 from roost_engine.testing import builders
 from roost_proto.v1 import operator_pb2 as pb
-from roost_slurm.squeue import SlurmJobState
-from roost_slurm.stamp import parse_stamp
+from roost_slurm.text.squeue import SlurmJobState
+from roost_slurm.text.stamp import parse_stamp
 from roostd.app import daemon as service
 from roostd.testing.slurm_stand_in import SlurmStandIn
 

@@ -21,7 +21,7 @@ from roost_engine.plugins.plugins import Policies
 from roost_engine.testing.fakes import nobody_listens
 from roost_proto.v1 import placement_pb2, placement_pb2_grpc, telemetry_pb2_grpc
 from roost_proto.v1 import telemetry_pb2 as pb
-from roost_slurm.certs import Authority, fingerprint
+from roost_slurm.site.certs import Authority, fingerprint
 from roostd.config.config import Config
 from roostd.config.listen import Listen, ProbesTls
 from roostd.ops.metrics import Metrics

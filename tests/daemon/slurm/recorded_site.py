@@ -5,14 +5,14 @@ from typing import Any
 
 from tests.slurm_glue.recorded import numbers, read
 
-from roost_slurm.assoc_mgr import Association, AssocMgr, parse_assoc_mgr
-from roost_slurm.licenses import parse_licenses
-from roost_slurm.partitions import parse_partitions
-from roost_slurm.qos import parse_qos
-from roost_slurm.reservations import parse_reservations
-from roost_slurm.scheduling import Scheduling, parse_scheduling
-from roost_slurm.scontrol import JobDetail, parse_jobs
-from roost_slurm.squeue import QueuedJob, parse_queue
+from roost_slurm.text.assoc_mgr import Association, AssocMgr, parse_assoc_mgr
+from roost_slurm.text.licenses import parse_licenses
+from roost_slurm.text.partitions import parse_partitions
+from roost_slurm.text.qos import parse_qos
+from roost_slurm.text.reservations import parse_reservations
+from roost_slurm.text.scheduling import Scheduling, parse_scheduling
+from roost_slurm.text.scontrol import JobDetail, parse_jobs
+from roost_slurm.text.squeue import QueuedJob, parse_queue
 from roostd.slurm.rules.site_rules import SiteRules
 
 

@@ -2,7 +2,7 @@
 
 from tests.daemon.slurm.test_queue import detail, queued
 
-from roost_slurm.squeue import SlurmJobState
+from roost_slurm.text.squeue import SlurmJobState
 from roostd.slurm.array_limits import ArrayLimits
 from roostd.slurm.port import QueueSnapshot
 

@@ -20,10 +20,10 @@ from tests.daemon.slurm.slurm_clusters import (
 
 from roost_engine.domain.errors import SlurmRefused
 from roost_engine.domain.model import JobId
-from roost_slurm.squeue import QueuedJob
-from roost_slurm.stamp import parse_stamp
 from roost_slurm.testing.local_slurm import LocalSlurm
-from roost_slurm.versions import traits_of
+from roost_slurm.text.squeue import QueuedJob
+from roost_slurm.text.stamp import parse_stamp
+from roost_slurm.text.versions import traits_of
 from roostd.slurm.port import JobNotWaiting
 from roostd.slurm.request import difference
 

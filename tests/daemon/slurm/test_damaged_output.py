@@ -12,9 +12,9 @@ from tests.slurm_glue.recorded import RELEASES, read
 from roost_engine.domain.errors import SlurmError
 from roost_engine.domain.events import QuotasSeen
 from roost_engine.testing.builders import EngineHarness
-from roost_slurm.qos import FIELDS
-from roost_slurm.squeue import SEPARATOR
-from roost_slurm.versions import traits_of
+from roost_slurm.text.qos import FIELDS
+from roost_slurm.text.squeue import SEPARATOR
+from roost_slurm.text.versions import traits_of
 from roostd.config.config import Mode
 from roostd.slurm.jobs import JobReader
 from roostd.slurm.queue_reading import view

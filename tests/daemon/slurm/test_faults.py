@@ -15,11 +15,11 @@ from tests.daemon.slurm.slurm_clusters import LEASE_S, PLAN, gpus, placement, st
 
 from roost_engine.domain.errors import SlurmRefused, SlurmTimeout
 from roost_engine.domain.model import JobId
-from roost_slurm import commands
-from roost_slurm.scontrol import JobDetail, parse_jobs
-from roost_slurm.squeue import SEPARATOR, parse_queue
-from roost_slurm.stamp import parse_stamp
 from roost_slurm.testing.local_slurm import LocalSlurm
+from roost_slurm.text import commands
+from roost_slurm.text.scontrol import JobDetail, parse_jobs
+from roost_slurm.text.squeue import SEPARATOR, parse_queue
+from roost_slurm.text.stamp import parse_stamp
 from roostd.slurm.slurm_cli import SlurmCli
 
 pytestmark = pytest.mark.slurm

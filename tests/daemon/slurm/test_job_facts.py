@@ -2,7 +2,7 @@
 
 import pytest
 
-from roost_slurm.squeue import QueuedJob
+from roost_slurm.text.squeue import QueuedJob
 from roostd.slurm.job_facts import Owner, asked_gpu_count, owner_of
 
 

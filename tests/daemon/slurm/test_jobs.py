@@ -8,10 +8,10 @@ from tests.slurm_glue.recorded import RELEASES, numbers, read
 
 from roost_engine.domain.model import JobId, JobSpec, NodeName, Placement, Shape
 from roost_engine.domain.tier import Tier
-from roost_slurm.scontrol import parse_jobs
-from roost_slurm.squeue import QueuedJob, parse_queue
-from roost_slurm.tres import prefix_of
-from roost_slurm.versions import parse_version, traits_of
+from roost_slurm.text.scontrol import parse_jobs
+from roost_slurm.text.squeue import QueuedJob, parse_queue
+from roost_slurm.text.tres import prefix_of
+from roost_slurm.text.versions import parse_version, traits_of
 from roostd.config.config import Mode
 from roostd.slurm.jobs import NO_GPUS, NOT_SPELLED, JobReader, Unmanaged
 from roostd.slurm.request import pin_argv

@@ -6,9 +6,9 @@ from roost_engine.domain.errors import SlurmRefused
 from roost_engine.domain.model import JobId, NodeName, Placement
 from roost_engine.domain.tier import Tier
 from roost_engine.testing.builders import shape
-from roost_slurm.scontrol import JobDetail
-from roost_slurm.squeue import SlurmJobState
-from roost_slurm.versions import SlurmVersion, traits_of
+from roost_slurm.text.scontrol import JobDetail
+from roost_slurm.text.squeue import SlurmJobState
+from roost_slurm.text.versions import SlurmVersion, traits_of
 from roostd.slurm.request import pin_argv
 
 OLD = traits_of(SlurmVersion(22, 5, 8))

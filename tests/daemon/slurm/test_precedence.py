@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from roost_engine.domain.model import JobId
-from roost_slurm.scheduling import Scheduling
-from roost_slurm.squeue import QueuedJob, SlurmJobState
+from roost_slurm.text.scheduling import Scheduling
+from roost_slurm.text.squeue import QueuedJob, SlurmJobState
 from roostd.slurm.precedence import MOST_OVERTAKEN, SeenPriorities, observe, resumed
 
 BASIC = Scheduling(priority_type="priority/basic")

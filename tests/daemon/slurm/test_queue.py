@@ -7,9 +7,9 @@ import pytest
 
 from roost_engine.domain.errors import SlurmRefused
 from roost_engine.domain.model import JobId
-from roost_slurm.scontrol import JobDetail
-from roost_slurm.squeue import QueuedJob, SlurmJobState
-from roost_slurm.stamp import parse_stamp
+from roost_slurm.text.scontrol import JobDetail
+from roost_slurm.text.squeue import QueuedJob, SlurmJobState
+from roost_slurm.text.stamp import parse_stamp
 from roostd.slurm.queue import (
     DetailCache,
     EndedLeases,

@@ -13,10 +13,10 @@ from roost_engine.domain.events import (
     JobWithdrawn,
 )
 from roost_engine.domain.model import NodeName, NodeShare
-from roost_slurm.partitions import Partition
-from roost_slurm.reservations import Reservation
-from roost_slurm.scheduling import Scheduling
-from roost_slurm.squeue import SlurmJobState
+from roost_slurm.text.partitions import Partition
+from roost_slurm.text.reservations import Reservation
+from roost_slurm.text.scheduling import Scheduling
+from roost_slurm.text.squeue import SlurmJobState
 from roostd.slurm.jobs import JobReader
 from roostd.slurm.port import QueueSnapshot
 from roostd.slurm.queue_view import SiteView

@@ -5,7 +5,7 @@ import threading
 import pytest
 from tests.daemon.slurm.test_queue import queued
 
-from roost_slurm.squeue import QueueDump, QueueReader
+from roost_slurm.text.squeue import QueueDump, QueueReader
 from roostd.slurm import record_reader
 from roostd.slurm.record_reader import RecordReader
 

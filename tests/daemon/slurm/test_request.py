@@ -9,9 +9,9 @@ from tests.daemon.slurm.slurm_clusters import placement
 from roost_engine.domain.errors import SlurmRefused
 from roost_engine.domain.model import JobId
 from roost_engine.testing.builders import share
-from roost_slurm.scontrol import AllocatedNode, JobDetail
-from roost_slurm.squeue import SlurmJobState
-from roost_slurm.versions import SlurmVersion, Traits, traits_of
+from roost_slurm.text.scontrol import AllocatedNode, JobDetail
+from roost_slurm.text.squeue import SlurmJobState
+from roost_slurm.text.versions import SlurmVersion, Traits, traits_of
 from roostd.slurm.request import (
     asked,
     check_repinnable,

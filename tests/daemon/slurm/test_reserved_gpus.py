@@ -9,8 +9,8 @@ import pytest
 
 from roost_engine.domain.model import NodeName, NodeShare
 from roost_engine.testing.builders import node
-from roost_slurm.reservations import Reservation
-from roost_slurm.squeue import QueuedJob, SlurmJobState
+from roost_slurm.text.reservations import Reservation
+from roost_slurm.text.squeue import QueuedJob, SlurmJobState
 from roostd.slurm.reserved_gpus import Poll, ReservedGpus, reserved_gpus
 from roostd.slurm.rules.site_rules import SiteRules
 

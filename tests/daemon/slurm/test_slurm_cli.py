@@ -14,10 +14,10 @@ from tests.slurm_glue.recorded import numbers, read
 
 from roost_engine.domain.errors import SlurmRefused, SlurmTimeout
 from roost_engine.domain.model import JobId
-from roost_slurm.commands import Argv
-from roost_slurm.scontrol import parse_jobs
 from roost_slurm.testing.cluster_plan import ClusterPlan
 from roost_slurm.testing.site_plan import PowerSavingPlan
+from roost_slurm.text.commands import Argv
+from roost_slurm.text.scontrol import parse_jobs
 from roostd.slurm.port import JobNotWaiting, NodeClosed, NotDue
 from roostd.slurm.request import check_due
 from roostd.slurm.slurm_cli import SlurmCli

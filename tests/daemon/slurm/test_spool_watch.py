@@ -7,8 +7,8 @@ import pytest
 import pytest_asyncio
 
 from roost_engine.domain.errors import RoostError
-from roost_slurm import spool
-from roost_slurm.spool import SpoolReader, Started
+from roost_slurm.hooks import spool
+from roost_slurm.hooks.spool import SpoolReader, Started
 from roostd.slurm.spool_watch import FolderWatch
 
 

@@ -16,8 +16,8 @@ from roost_engine.domain.events import (
 )
 from roost_engine.domain.model import JobId, NodeName
 from roost_engine.testing.builders import job, node
-from roost_slurm.squeue import SlurmJobState
-from roost_slurm.versions import SlurmVersion
+from roost_slurm.text.squeue import SlurmJobState
+from roost_slurm.text.versions import SlurmVersion
 from roostd.slurm.queue_reading import view
 from roostd.slurm.queue_view import SlurmQueueView
 from roostd.slurm.sync import diff, diff_nodes

@@ -11,7 +11,7 @@ from roost_engine.domain.events import (
 from roost_engine.domain.model import JobId, NodeName, Placement, Shape
 from roost_engine.domain.tier import Tier
 from roost_engine.testing.builders import node
-from roost_slurm.versions import SlurmVersion, traits_of
+from roost_slurm.text.versions import SlurmVersion, traits_of
 from roostd.config.config import Mode
 from roostd.slurm.jobs import JobReader
 from roostd.slurm.queue_reading import view

@@ -4,9 +4,9 @@ import pytest
 
 from roost_engine.domain.errors import SlurmRefused, SlurmTimeout
 from roost_engine.testing import builders
-from roost_slurm.partitions import Partition
-from roost_slurm.spool import Ended, SpoolEvent, Started, Submitted
-from roost_slurm.squeue import SlurmJobState
+from roost_slurm.hooks.spool import Ended, SpoolEvent, Started, Submitted
+from roost_slurm.text.partitions import Partition
+from roost_slurm.text.squeue import SlurmJobState
 from roostd.slurm.rules.site_rules import SiteRules
 from roostd.testing.slurm_stand_in import Fault, SlurmStandIn
 

@@ -1,6 +1,6 @@
 import pytest
 
-from roost_slurm.stamp import parse_stamp
+from roost_slurm.text.stamp import parse_stamp
 from roostd.testing.slurm_stand_in_submission import jobs_of
 
 

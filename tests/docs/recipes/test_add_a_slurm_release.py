@@ -10,8 +10,8 @@ from tests.docs.recipes.recipe import ROOT, modules_naming
 from tests.slurm_glue.recorded import RELEASES
 
 from roost_engine.testing import builders
-from roost_slurm import versions
-from roost_slurm.versions import SlurmVersion, traits_of
+from roost_slurm.text import versions
+from roost_slurm.text.versions import SlurmVersion, traits_of
 from roostd.testing.slurm_stand_in import SlurmStandIn
 
 NEWEST = versions.TABLE[-1][1]
@@ -80,9 +80,9 @@ def test_the_page_has_a_column_for_each_release() -> None:
 
 def test_only_the_readers_of_slurm_ask_for_traits() -> None:
     assert modules_naming(r"\btraits_of\(") == {
-        "slurm_glue/roost_slurm/versions.py",
-        "slurm_glue/roost_slurm/orphaned_pins.py",
-        "slurm_glue/roost_slurm/seat_guards.py",
+        "slurm_glue/roost_slurm/text/versions.py",
+        "slurm_glue/roost_slurm/guards/orphaned_pins.py",
+        "slurm_glue/roost_slurm/guards/seat_guards.py",
         "daemon/roostd/app/polls/slurm_watch.py",
         "daemon/roostd/slurm/slurm_cli.py",
         "daemon/roostd/testing/slurm_stand_in.py",

@@ -17,10 +17,10 @@ from tests.conftest import missing
 from roost_demo.stack import NodeKind, Stack
 from roost_proto.v1 import operator_pb2 as pb
 from roost_proto.v1 import operator_pb2_grpc as pb_grpc
-from roost_slurm.hostlist import expand
 from roost_slurm.testing.availability import LocalSlurmUnavailable
 from roost_slurm.testing.cluster_plan import ClusterPlan
 from roost_slurm.testing.local_slurm import LocalSlurm
+from roost_slurm.text.hostlist import expand
 
 NODES = (NodeKind(name="n1", topology="nvswitch8"), NodeKind(name="n2", topology="nvswitch8"))
 GPU_COUNT = 16

@@ -19,7 +19,7 @@ from roost_demo.stack import Stack
 from roost_slurm.testing.cluster_plan import PartitionPlan
 from roost_slurm.testing.local_slurm import LocalSlurm
 from roost_slurm.testing.site_plan import AccountingPlan, PriorityPlan
-from roost_slurm.tres import parse_counts
+from roost_slurm.text.tres import parse_counts
 
 pytestmark = [pytest.mark.slurm, pytest.mark.nvml, pytest.mark.timeout(300)]
 

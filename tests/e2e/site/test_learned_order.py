@@ -24,10 +24,10 @@ from tests.e2e.site.bed import (
 
 from roost_demo.stack import NodeKind, Stack
 from roost_proto.v1 import operator_pb2 as pb
-from roost_slurm import commands
 from roost_slurm.testing.cluster_plan import ClusterPlan, PartitionPlan
 from roost_slurm.testing.site_plan import AccountingPlan
-from roost_slurm.versions import parse_version, traits_of
+from roost_slurm.text import commands
+from roost_slurm.text.versions import parse_version, traits_of
 
 pytestmark = [pytest.mark.slurm, pytest.mark.nvml, pytest.mark.timeout(180)]
 

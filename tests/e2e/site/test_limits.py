@@ -20,10 +20,10 @@ from tests.e2e.site.bed import (
 )
 
 from roost_demo.stack import Stack
-from roost_slurm.scontrol import parse_jobs
 from roost_slurm.testing.cluster_plan import PartitionPlan
 from roost_slurm.testing.local_slurm import LocalSlurmFailed
 from roost_slurm.testing.site_plan import AccountingPlan, PriorityPlan
+from roost_slurm.text.scontrol import parse_jobs
 
 pytestmark = [pytest.mark.slurm, pytest.mark.nvml, pytest.mark.timeout(240)]
 

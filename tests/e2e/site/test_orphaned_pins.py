@@ -8,12 +8,13 @@ import pytest
 from tests.e2e.site.bed import assert_runs, cleared_afterwards, occupy, queue, site, until
 
 from roost_demo.stack import Stack, StackFailed
-from roost_slurm import commands, heartbeat
-from roost_slurm.heartbeat import FRESH_S
-from roost_slurm.orphaned_pins import waits_pinned
-from roost_slurm.scontrol import parse_jobs
-from roost_slurm.squeue import QueuedJob, parse_queue
-from roost_slurm.versions import parse_version, traits_of
+from roost_slurm.guards.orphaned_pins import waits_pinned
+from roost_slurm.hooks import heartbeat
+from roost_slurm.hooks.heartbeat import FRESH_S
+from roost_slurm.text import commands
+from roost_slurm.text.scontrol import parse_jobs
+from roost_slurm.text.squeue import QueuedJob, parse_queue
+from roost_slurm.text.versions import parse_version, traits_of
 
 pytestmark = [pytest.mark.slurm, pytest.mark.nvml]
 

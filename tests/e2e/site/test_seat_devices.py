@@ -9,8 +9,9 @@ import pytest
 from tests.conftest import LocalSlurmFactory
 from tests.e2e.site.bed import until
 
-from roost_slurm import gres, hook_seats
-from roost_slurm.inventory import Gpu, NodeGpus
+from roost_slurm.hooks import hook_seats
+from roost_slurm.site import gres
+from roost_slurm.site.inventory import Gpu, NodeGpus
 from roost_slurm.testing.cluster_plan import ClusterPlan, NodePlan
 from roost_slurm.testing.local_slurm import LocalSlurm
 

@@ -18,11 +18,11 @@ from tests.e2e.seats_site import OPTED_IN, seats_site
 
 from roost_demo.stack import Stack, StackFailed
 from roost_proto.v1 import operator_pb2
-from roost_slurm import heartbeat
-from roost_slurm.scontrol import JobDetail, parse_jobs
-from roost_slurm.squeue import SlurmJobState
-from roost_slurm.stamp import Stamp, parse_stamp
+from roost_slurm.hooks import heartbeat
 from roost_slurm.testing.availability import LocalSlurmUnavailable
+from roost_slurm.text.scontrol import JobDetail, parse_jobs
+from roost_slurm.text.squeue import SlurmJobState
+from roost_slurm.text.stamp import Stamp, parse_stamp
 
 pytestmark = [pytest.mark.slurm, pytest.mark.nvml, pytest.mark.timeout(240)]
 _PATIENCE_S = 60.0

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from tests.e2e.site.bed import CPU_COUNT, REQUEUE_DELAY_S
 
 from roost_demo.stack import Stack
-from roost_slurm.hostlist import expand
+from roost_slurm.text.hostlist import expand
 
 NODE_NAMES = ("n1", "n2", "n3")
 GPUS = 8  # of each node

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from roost_engine.domain.actions import Wait
 from roost_engine.domain.model import JobId
-from roost_slurm.limits import LAST_EPOCH_S
+from roost_slurm.text.limits import LAST_EPOCH_S
 from roostd.state import DaemonState
 
 _LONGEST_REASON = 160

@@ -12,7 +12,7 @@ from roost_engine.domain.errors import UnknownJob
 from roost_engine.domain.model import JobId
 from roost_engine.forecast.forecast import Forecast, JobForecast, Quantiles
 from roost_engine.job_record import JobState
-from roost_slurm.limits import LAST_EPOCH_S
+from roost_slurm.text.limits import LAST_EPOCH_S
 from roostd.config.config import Mode
 from roostd.state import DaemonState
 

@@ -9,9 +9,9 @@ import time
 from collections.abc import Iterable
 
 from roost_engine.domain.model import JobId
-from roost_slurm.spool import Ended, SpoolEvent, Started, Submitted
-from roost_slurm.squeue import QueuedJob
-from roost_slurm.stamp import parse_stamp
+from roost_slurm.hooks.spool import Ended, SpoolEvent, Started, Submitted
+from roost_slurm.text.squeue import QueuedJob
+from roost_slurm.text.stamp import parse_stamp
 from roostd.app.polls.poll_schedule import Cause, PollSchedule
 from roostd.slurm.queue_view import SlurmQueueView
 

@@ -1,6 +1,6 @@
 """How jobs are read under the configuration in effect, and what these readings rest on."""
 
-from roost_slurm.versions import Traits
+from roost_slurm.text.versions import Traits
 from roostd.config.config import Config
 from roostd.slurm.jobs import JobReader
 from roostd.slurm.rules.opt_in import OptIn

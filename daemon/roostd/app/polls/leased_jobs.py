@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterable, Sequence
 from operator import itemgetter
 
 from roost_engine.domain.model import JobId
-from roost_slurm.orphaned_pins import is_eligible, waits_pinned
-from roost_slurm.squeue import QueuedJob
-from roost_slurm.stamp import parse_stamp
+from roost_slurm.guards.orphaned_pins import is_eligible, waits_pinned
+from roost_slurm.text.squeue import QueuedJob
+from roost_slurm.text.stamp import parse_stamp
 from roostd.config.config import Mode
 from roostd.slurm.port import QueueSnapshot, SlurmNode
 from roostd.slurm.queue_view import SlurmQueueView

@@ -8,7 +8,7 @@ import structlog
 
 from roost_engine.domain.errors import UnknownJob
 from roost_engine.domain.model import JobId
-from roost_slurm.squeue import QueuedJob
+from roost_slurm.text.squeue import QueuedJob
 from roostd.slurm.comment import JobComment
 from roostd.slurm.job_facts import Owner, owner_of
 from roostd.slurm.jobs import JobReader, Unmanaged, comment_of, is_of_another

@@ -14,10 +14,10 @@ import structlog
 from roost_engine.domain.errors import SlurmError, UnknownJob
 from roost_engine.domain.model import JobId
 from roost_engine.job_record import JobRecord, JobState
-from roost_slurm.commands import Argv
-from roost_slurm.scontrol import JobDetail
-from roost_slurm.shadow_question import question
-from roost_slurm.squeue import QueuedJob
+from roost_slurm.text.commands import Argv
+from roost_slurm.text.scontrol import JobDetail
+from roost_slurm.text.shadow_question import question
+from roost_slurm.text.squeue import QueuedJob
 from roostd.app.polls.slurm_watch import SlurmWatch
 from roostd.ops.metrics import Metrics
 from roostd.slurm.first_starts import Answer, AskedJob, FirstStarts

@@ -12,9 +12,9 @@ import structlog
 from roost_engine.domain.errors import SlurmError
 from roost_engine.domain.events import Event, NodeLost, QuotasSeen, SharesSeen
 from roost_engine.domain.model import JobId
-from roost_slurm.assoc_mgr import AssocMgr
-from roost_slurm.spool import SpoolReader
-from roost_slurm.versions import UnknownVersion, traits_of
+from roost_slurm.hooks.spool import SpoolReader
+from roost_slurm.text.assoc_mgr import AssocMgr
+from roost_slurm.text.versions import UnknownVersion, traits_of
 from roostd.app.decision.earlier_waits import since_submission
 from roostd.app.polls import queue_look
 from roostd.app.polls.awaited_changes import AwaitedChanges

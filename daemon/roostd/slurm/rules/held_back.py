@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from roost_engine.domain.model import JobId
-from roost_slurm.scontrol import JobDetail
-from roost_slurm.squeue import QueuedJob
-from roost_slurm.stamp import parse_stamp
+from roost_slurm.text.scontrol import JobDetail
+from roost_slurm.text.squeue import QueuedJob
+from roost_slurm.text.stamp import parse_stamp
 from roostd.slurm.rules.reasons import ReasonClass, reason_class
 from roostd.slurm.rules.site_rules import SiteRules
 

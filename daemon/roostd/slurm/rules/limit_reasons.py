@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator, Mapping
 
-from roost_slurm.assoc_mgr import JobLimits
-from roost_slurm.scontrol import JobDetail
-from roost_slurm.squeue import QueuedJob
-from roost_slurm.tres import parse_counts
+from roost_slurm.text.assoc_mgr import JobLimits
+from roost_slurm.text.scontrol import JobDetail
+from roost_slurm.text.squeue import QueuedJob
+from roost_slurm.text.tres import parse_counts
 from roostd.slurm.rules.quotas import QuotaRules
 
 _BILLING = "billing"

@@ -3,7 +3,7 @@
 Users choose every number of a request, and Slurm accepts many that no cluster can meet
 (`-N1-49999999`). roostd reads every waiting job at each poll, in the thread that also decides and
 writes the heartbeat, so reading a job must take microseconds at most. Limits that only parsing
-needs are in roost_slurm.limits.
+needs are in roost_slurm.text.limits.
 """
 
 # A job gets a shape for each number of nodes that it may have; the engine tries each shape in each

@@ -11,11 +11,11 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from roost_engine.domain.model import NodeName, NodeSpec
-from roost_slurm.hostlist import HostlistError, expand
-from roost_slurm.partitions import Partition
-from roost_slurm.reservations import Reservation
-from roost_slurm.scontrol import JobDetail
-from roost_slurm.squeue import QueuedJob
+from roost_slurm.text.hostlist import HostlistError, expand
+from roost_slurm.text.partitions import Partition
+from roost_slurm.text.reservations import Reservation
+from roost_slurm.text.scontrol import JobDetail
+from roost_slurm.text.squeue import QueuedJob
 
 _BY_NODE, _BY_SOCKET = "MaxCPUsPerNode", "MaxCPUsPerSocket"
 

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from roost_engine.domain.model import NodeName, NodeSpec
-from roost_slurm.squeue import QueuedJob
+from roost_slurm.text.squeue import QueuedJob
 
 
 @dataclass(frozen=True, slots=True)

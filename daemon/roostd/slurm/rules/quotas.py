@@ -11,14 +11,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from roost_engine.domain.model import QuotaUse
-from roost_slurm.assoc_mgr import Association, AssocMgr, Budget, GroupLimits, Qos
-from roost_slurm.hostlist import HostlistError, expand
-from roost_slurm.licenses import License, parse_request
-from roost_slurm.partitions import Partition
-from roost_slurm.qos import OVER_PARTITION_QOS, QosTraits
-from roost_slurm.scheduling import Scheduling
-from roost_slurm.squeue import QueuedJob, SlurmJobState
-from roost_slurm.tres import parse_counts
+from roost_slurm.text.assoc_mgr import Association, AssocMgr, Budget, GroupLimits, Qos
+from roost_slurm.text.hostlist import HostlistError, expand
+from roost_slurm.text.licenses import License, parse_request
+from roost_slurm.text.partitions import Partition
+from roost_slurm.text.qos import OVER_PARTITION_QOS, QosTraits
+from roost_slurm.text.scheduling import Scheduling
+from roost_slurm.text.squeue import QueuedJob, SlurmJobState
+from roost_slurm.text.tres import parse_counts
 
 # Limits on these act on a price or a measurement, not on what a job asks for.
 _UNCOUNTED = frozenset({"billing", "energy", "fs/disk", "vmem", "pages"})

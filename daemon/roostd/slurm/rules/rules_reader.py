@@ -11,14 +11,14 @@ from typing import Any, TypeAlias
 import structlog
 
 from roost_engine.domain.errors import SlurmError
-from roost_slurm import commands
-from roost_slurm.assoc_mgr import parse_assoc_mgr
-from roost_slurm.commands import Argv
-from roost_slurm.licenses import parse_licenses
-from roost_slurm.partitions import parse_partitions
-from roost_slurm.qos import parse_qos
-from roost_slurm.reservations import parse_reservations
-from roost_slurm.scheduling import parse_scheduling
+from roost_slurm.text import commands
+from roost_slurm.text.assoc_mgr import parse_assoc_mgr
+from roost_slurm.text.commands import Argv
+from roost_slurm.text.licenses import parse_licenses
+from roost_slurm.text.partitions import parse_partitions
+from roost_slurm.text.qos import parse_qos
+from roost_slurm.text.reservations import parse_reservations
+from roost_slurm.text.scheduling import parse_scheduling
 from roostd.slurm.rules.site_rules import SiteRules
 
 _log = structlog.get_logger(__name__)

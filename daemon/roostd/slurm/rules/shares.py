@@ -8,7 +8,7 @@ is below it counts as if it were one level higher. Users with it count like user
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from roost_slurm.assoc_mgr import Association, AssocMgr
+from roost_slurm.text.assoc_mgr import Association, AssocMgr
 
 _ROOT = "root"
 

@@ -10,14 +10,14 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from roost_engine.domain.model import NodeName, NodeSpec, QuotaUse
-from roost_slurm.assoc_mgr import AssocMgr
-from roost_slurm.licenses import License
-from roost_slurm.partitions import Partition
-from roost_slurm.qos import PARTITION_MAX_NODES, PARTITION_TIME_LIMIT, QosTraits
-from roost_slurm.reservations import Reservation
-from roost_slurm.scheduling import Scheduling
-from roost_slurm.scontrol import JobDetail
-from roost_slurm.squeue import QueuedJob
+from roost_slurm.text.assoc_mgr import AssocMgr
+from roost_slurm.text.licenses import License
+from roost_slurm.text.partitions import Partition
+from roost_slurm.text.qos import PARTITION_MAX_NODES, PARTITION_TIME_LIMIT, QosTraits
+from roost_slurm.text.reservations import Reservation
+from roost_slurm.text.scheduling import Scheduling
+from roost_slurm.text.scontrol import JobDetail
+from roost_slurm.text.squeue import QueuedJob
 from roostd.slurm.rules.limit_reasons import beyond_job_limits, unreachable
 from roostd.slurm.rules.node_limits import NodeLimits
 from roostd.slurm.rules.quotas import QuotaRules

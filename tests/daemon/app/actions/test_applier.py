@@ -37,7 +37,7 @@ from roost_engine.job_record import JobState
 from roost_engine.plugins.plugins import Policies
 from roost_engine.testing.builders import job, node, share
 from roost_formats.journal.journal import Journal
-from roost_slurm import commands, squeue
+from roost_slurm.text import commands, squeue
 from roostd.app.decision.recorder import Recorder
 from roostd.slurm import lease_plan
 from roostd.testing.slurm_stand_in import Fault, SlurmStandIn

@@ -3,7 +3,7 @@
 from tests.daemon.app.applied_site import Site
 
 from roost_engine.domain.model import JobId
-from roost_slurm import commands
+from roost_slurm.text import commands
 from roostd.testing.slurm_stand_in import Fault
 
 

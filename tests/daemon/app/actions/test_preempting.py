@@ -21,9 +21,9 @@ from roost_formats.journal.journal import FILE_NAME, Journal
 from roost_formats.journal.reader import JournalReader
 from roost_formats.journal.records import Memo
 from roost_proto.v1 import operator_pb2 as pb
-from roost_slurm.squeue import SlurmJobState
-from roost_slurm.stamp import parse_stamp
-from roost_slurm.versions import SlurmVersion
+from roost_slurm.text.squeue import SlurmJobState
+from roost_slurm.text.stamp import parse_stamp
+from roost_slurm.text.versions import SlurmVersion
 from roostd.config.config import Config
 from roostd.testing.slurm_stand_in import Fault, SlurmStandIn
 

@@ -27,7 +27,7 @@ from roost_formats.journal.records import Step
 from roost_proto.v1 import operator_pb2 as pb
 from roost_sim.replays.recording import ModelShelf, Recording
 from roost_sim.replays.replay import replay
-from roost_slurm.squeue import SlurmJobState
+from roost_slurm.text.squeue import SlurmJobState
 from roostd.app.decision.earlier_waits import (
     changed_waits,
     continued,

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 import pytest
 
 from roost_engine.domain.model import JobId, NodeName, NodeShare
-from roost_slurm.spool import Ended, Started, Submitted
-from roost_slurm.squeue import QueuedJob
+from roost_slurm.hooks.spool import Ended, Started, Submitted
+from roost_slurm.text.squeue import QueuedJob
 from roostd.app.polls.awaited_changes import AwaitedChanges
 from roostd.app.polls.poll_schedule import PollSchedule
 from roostd.slurm.queue_view import SlurmQueueView

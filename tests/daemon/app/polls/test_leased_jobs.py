@@ -12,7 +12,7 @@ from tests.daemon.app.watched_site import Site
 
 from roost_engine.domain.model import JobId
 from roost_engine.testing.builders import node
-from roost_slurm.versions import SlurmVersion
+from roost_slurm.text.versions import SlurmVersion
 from roostd.app.polls.slurm_watch import SlurmWatch
 from roostd.config.config import Config
 from roostd.ops.metrics import Metrics

@@ -14,7 +14,7 @@ from roost_engine.engine import Engine, EngineConfig
 from roost_engine.plugins.plugins import Policies
 from roost_engine.testing import builders
 from roost_proto.v1 import operator_pb2 as pb
-from roost_slurm.squeue import SlurmJobState
+from roost_slurm.text.squeue import SlurmJobState
 from roostd.app.polls.node_opt_in import NodeOptIn
 from roostd.config.config import Config
 from roostd.config.loaded_config import load_config

@@ -12,7 +12,7 @@ from roost_engine.domain.model import JobId, NodeName, Placement, Shape
 from roost_engine.domain.tier import Tier
 from roost_engine.engine import Engine, EngineConfig
 from roost_engine.plugins.plugins import Policies
-from roost_slurm.squeue import SlurmJobState
+from roost_slurm.text.squeue import SlurmJobState
 from roostd.slurm.comment import JobComment
 from roostd.state import Owner
 

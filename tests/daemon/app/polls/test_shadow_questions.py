@@ -15,8 +15,8 @@ from roost_engine.domain.events import Event, PlacementRefused
 from roost_engine.domain.model import JobId
 from roost_engine.job_record import JobRecord, JobState
 from roost_engine.testing.builders import job, node
-from roost_slurm.commands import Argv
-from roost_slurm.shadow_question import FirstStart
+from roost_slurm.text.commands import Argv
+from roost_slurm.text.shadow_question import FirstStart
 from roostd.app.polls.shadow_questions import ShadowQuestions, is_deferred
 from roostd.app.polls.slurm_watch import SlurmWatch
 from roostd.config.config import Config

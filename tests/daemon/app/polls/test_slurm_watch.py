@@ -19,10 +19,10 @@ from roost_engine.domain.events import (
     WaitSoFar,
 )
 from roost_engine.testing.builders import node
-from roost_slurm import spool
-from roost_slurm.assoc_mgr import Association, AssocMgr
-from roost_slurm.partitions import Partition
-from roost_slurm.spool import Submitted
+from roost_slurm.hooks import spool
+from roost_slurm.hooks.spool import Submitted
+from roost_slurm.text.assoc_mgr import Association, AssocMgr
+from roost_slurm.text.partitions import Partition
 from roostd.app.polls import queue_look
 from roostd.app.polls.slurm_watch import SPOOL_FILE
 from roostd.config.config import Config, Mode

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from roost_engine.domain.model import JobId
-from roost_slurm.partitions import Partition
-from roost_slurm.squeue import QueuedJob
+from roost_slurm.text.partitions import Partition
+from roost_slurm.text.squeue import QueuedJob
 from roostd.slurm.rules.held_back import RETRY_S, HeldBack, HeldBackJobs, HoldingBack
 from roostd.slurm.rules.site_rules import SiteRules
 

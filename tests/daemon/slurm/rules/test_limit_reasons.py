@@ -3,12 +3,12 @@
 import pytest
 from tests.daemon.slurm.recorded_site import enforcing, job, tree
 
-from roost_slurm.assoc_mgr import Association, AssocMgr, GroupLimits, JobLimits, Qos
-from roost_slurm.licenses import License
-from roost_slurm.partitions import Partition
-from roost_slurm.qos import QosTraits
-from roost_slurm.scontrol import JobDetail
-from roost_slurm.squeue import SlurmJobState
+from roost_slurm.text.assoc_mgr import Association, AssocMgr, GroupLimits, JobLimits, Qos
+from roost_slurm.text.licenses import License
+from roost_slurm.text.partitions import Partition
+from roost_slurm.text.qos import QosTraits
+from roost_slurm.text.scontrol import JobDetail
+from roost_slurm.text.squeue import SlurmJobState
 from roostd.slurm.rules.site_rules import SiteRules
 
 

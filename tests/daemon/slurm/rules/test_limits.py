@@ -12,9 +12,9 @@ from tests.slurm_glue.recorded import read
 from roost_engine.domain.events import JobQueued, Tick
 from roost_engine.domain.model import JobId, JobSpec, Shape
 from roost_engine.testing import builders
-from roost_slurm.scontrol import parse_jobs
-from roost_slurm.squeue import QueuedJob
-from roost_slurm.stamp import Stamp
+from roost_slurm.text.scontrol import parse_jobs
+from roost_slurm.text.squeue import QueuedJob
+from roost_slurm.text.stamp import Stamp
 from roostd.slurm import jobs
 from roostd.slurm.comment import parse_comment
 from roostd.slurm.jobs import Unmanaged

@@ -7,10 +7,10 @@ from tests.daemon.slurm.recorded_site import details, job
 
 from roost_engine.domain.model import NodeName, NodeSpec
 from roost_engine.testing.builders import node
-from roost_slurm.partitions import Partition
-from roost_slurm.reservations import Reservation
-from roost_slurm.scontrol import AllocatedNode, JobDetail
-from roost_slurm.squeue import QueuedJob, SlurmJobState
+from roost_slurm.text.partitions import Partition
+from roost_slurm.text.reservations import Reservation
+from roost_slurm.text.scontrol import AllocatedNode, JobDetail
+from roost_slurm.text.squeue import QueuedJob, SlurmJobState
 from roostd.slurm.rules.node_limits import NodeLimits
 
 NOW_S = 1_000_000.0

@@ -3,7 +3,7 @@
 import pytest
 
 from roost_engine.testing import builders
-from roost_slurm.squeue import QueuedJob
+from roost_slurm.text.squeue import QueuedJob
 from roostd.slurm.rules.opt_in import OptIn, nodes_outside
 
 

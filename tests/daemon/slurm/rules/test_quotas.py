@@ -6,12 +6,12 @@ import pytest
 from tests.daemon.slurm.recorded_site import enforcing, job, jobs, rules, tree
 from tests.slurm_glue.recorded import RELEASES, read
 
-from roost_slurm.assoc_mgr import Association, AssocMgr, Budget, GroupLimits, Qos
-from roost_slurm.licenses import License
-from roost_slurm.partitions import Partition
-from roost_slurm.qos import OVER_PARTITION_QOS, QosTraits
-from roost_slurm.scheduling import Scheduling
-from roost_slurm.squeue import SlurmJobState
+from roost_slurm.text.assoc_mgr import Association, AssocMgr, Budget, GroupLimits, Qos
+from roost_slurm.text.licenses import License
+from roost_slurm.text.partitions import Partition
+from roost_slurm.text.qos import OVER_PARTITION_QOS, QosTraits
+from roost_slurm.text.scheduling import Scheduling
+from roost_slurm.text.squeue import SlurmJobState
 from roostd.slurm.rules.site_rules import SiteRules
 
 RUNNING, COMPLETING = SlurmJobState.RUNNING, SlurmJobState.COMPLETING

@@ -11,11 +11,11 @@ from tests.daemon.slurm.recorded_site import rules
 from tests.slurm_glue.recorded import RELEASES, read
 
 from roost_engine.domain.errors import SlurmRefused, SlurmTimeout
-from roost_slurm import commands
-from roost_slurm.commands import Argv
 from roost_slurm.testing.cluster_plan import ClusterPlan, PartitionPlan
 from roost_slurm.testing.local_slurm import LocalSlurm
 from roost_slurm.testing.site_plan import AccountingPlan
+from roost_slurm.text import commands
+from roost_slurm.text.commands import Argv
 from roostd.slurm.rules.reasons import ReasonClass, reason_class
 from roostd.slurm.rules.rules_reader import RulesReader, members_of, user_id_of
 from roostd.slurm.rules.site_rules import SiteRules

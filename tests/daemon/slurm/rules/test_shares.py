@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.slurm_glue.recorded import RELEASES, read
 
-from roost_slurm.assoc_mgr import Association, AssocMgr, parse_assoc_mgr
+from roost_slurm.text.assoc_mgr import Association, AssocMgr, parse_assoc_mgr
 from roostd.slurm.rules.shares import user_shares
 
 ANN, BOB, EVE = 1, 2, 3

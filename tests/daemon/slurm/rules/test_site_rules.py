@@ -7,11 +7,11 @@ from tests.daemon.slurm.recorded_site import details, job, jobs, rules, tree
 from tests.slurm_glue.recorded import RELEASES
 
 from roost_engine.domain.model import NodeName
-from roost_slurm.assoc_mgr import Association, AssocMgr, Qos
-from roost_slurm.partitions import Partition
-from roost_slurm.qos import PARTITION_MAX_NODES, PARTITION_TIME_LIMIT, QosTraits
-from roost_slurm.reservations import Reservation
-from roost_slurm.scheduling import Scheduling
+from roost_slurm.text.assoc_mgr import Association, AssocMgr, Qos
+from roost_slurm.text.partitions import Partition
+from roost_slurm.text.qos import PARTITION_MAX_NODES, PARTITION_TIME_LIMIT, QosTraits
+from roost_slurm.text.reservations import Reservation
+from roost_slurm.text.scheduling import Scheduling
 from roostd.slurm.rules.site_rules import SiteRules
 
 NOW_S = 1_000_000.0

@@ -1,0 +1,58 @@
+"""Runs Slurm's commands for what works without roostd: hooks and timers, each before a deadline."""
+
+import os
+import subprocess
+from collections.abc import Callable
+from typing import Protocol
+
+from roost_slurm.text import commands
+from roost_slurm.text.commands import Argv
+
+DEADLINE_S = 5.0  # of a whole run; the hook ends it after 6 s
+_SEARCH_PATH = "/usr/local/bin:/usr/bin:/bin"
+
+
+class RunCommand(Protocol):
+    """Runs one of Slurm's commands."""
+
+    def __call__(self, argv: Argv, timeout_s: float) -> str:
+        """Return the command's output.
+
+        Raises:
+            OSError: it cannot be run.
+            subprocess.SubprocessError: it failed, or took longer.
+        """
+        ...
+
+
+def run_command(argv: Argv, timeout_s: float) -> str:
+    """Run one of Slurm's commands; see RunCommand."""
+    env = {"PATH": _SEARCH_PATH, **commands.ENVIRONMENT}
+    if conf := os.environ.get("SLURM_CONF"):
+        env["SLURM_CONF"] = conf
+    return subprocess.run(
+        argv,
+        env=env,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=timeout_s,
+        check=True,
+    ).stdout
+
+
+def before_deadline(run: RunCommand, clock: Callable[[], float]) -> Callable[[Argv], str]:
+    """Return what runs commands as `run` does, all of them within DEADLINE_S from now.
+
+    The returned function raises subprocess.TimeoutExpired once the time is up.
+    """
+    ends_s = clock() + DEADLINE_S
+
+    def ask(argv: Argv) -> str:
+        left_s = ends_s - clock()
+        if left_s <= 0:
+            raise subprocess.TimeoutExpired(argv, DEADLINE_S)
+        return run(argv, left_s)
+
+    return ask

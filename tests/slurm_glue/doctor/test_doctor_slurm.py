@@ -1,0 +1,134 @@
+"""What the doctor finds on a controller."""
+
+from pathlib import Path
+
+import pytest
+from tests.slurm_glue.conftest import Runtime
+from tests.slurm_glue.doctor.test_doctor import FakeMachine, machine
+from tests.slurm_glue.recorded import RELEASES, read
+
+from roost_slurm.doctor import doctor_slurm
+from roost_slurm.doctor.doctor import Answer, Level
+
+__all__ = ["machine"]
+FINE = Answer(0, "", "")
+
+
+@pytest.mark.parametrize("release", RELEASES)
+@pytest.mark.parametrize(("enforces", "worst"), [(False, Level.ADVICE), (True, Level.PROBLEM)])
+def test_missing_keys_are_a_problem_only_where_jobs_are_held(
+    machine: FakeMachine, release: str, enforces: bool, worst: Level
+) -> None:
+    looked = machine.looked(read(release, "show_config.txt"), enforces=enforces)
+    found = [*doctor_slurm.settings(looked)]
+    assert worst in {finding.level for finding in found}
+    assert all(finding.cure for finding in found)
+    (found_fine,) = doctor_slurm.settings(machine.looked(read(release, "show_config_prepared.txt")))
+    assert found_fine.level is Level.FINE
+
+
+def test_slurms_preemption_is_named(machine: FakeMachine) -> None:
+    assert [*doctor_slurm.preemption(machine.looked("PreemptType = preempt/none\n"))] == []
+    for version, level in (("22.05.8", Level.ADVICE), ("24.11.5", Level.FINE)):
+        text = f"PreemptType = preempt/qos\nSLURM_VERSION = {version}\n"
+        (found,) = doctor_slurm.preemption(machine.looked(text))
+        assert found.level is level
+
+
+def test_limits_on_models_as_types_are_named(machine: FakeMachine) -> None:
+    machine.answers["scontrol -o show assoc_mgr"] = Answer(0, "GrpTRES=gres/gpu:h100=4(0)\n", "")
+    looked = machine.looked("AccountingStorageTRES = cpu,gres/gpu,gres/gpu:a100,gres/gpu:g3\n")
+    found = [*doctor_slurm.typed_limits(looked)]
+    assert [finding.text.split()[0] for finding in found] == ["gres/gpu:a100", "gres/gpu:h100"]
+    assert "--count-models" in found[0].cure
+
+
+def test_a_daemon_that_does_not_run_or_beat_is_a_problem(machine: FakeMachine) -> None:
+    (found,) = doctor_slurm.daemon(machine.looked())
+    assert found.level is Level.PROBLEM
+    machine.answers["systemctl is-active roostd"] = Answer(0, "active\n", "")
+    (found,) = doctor_slurm.daemon(machine.looked())
+    assert "no heartbeat" in found.text
+    folder = machine.root / "run" / "roost"
+    folder.mkdir(parents=True)
+    runtime = Runtime(folder)
+    runtime.beat(enforce=("main",))
+    (found,) = doctor_slurm.daemon(machine.looked())  # its clock reads 1000
+    assert "s old" in found.text
+    import time
+
+    machine.now_s = time.time()
+    (found,) = doctor_slurm.daemon(machine.looked())
+    assert (found.level, found.text) == (Level.FINE, "runs and enforces main")
+
+
+def test_another_user_than_slurms_is_a_problem(machine: FakeMachine) -> None:
+    machine.answers |= {"systemctl show": Answer(0, "slurm\n", ""), "roostd check-config": FINE}
+    (found,) = doctor_slurm.service_user(machine.looked("SlurmUser = slurm(64030)\n"))
+    assert (found.check, found.level) == ("roostd.yaml", Level.FINE)
+    first, _ = doctor_slurm.service_user(machine.looked("SlurmUser = slurmadm(9)\n"))
+    assert first.level is Level.PROBLEM
+    assert "User=slurmadm" in first.cure
+
+
+def test_what_check_config_says_is_passed_on(machine: FakeMachine) -> None:
+    machine.answers["roostd check-config"] = Answer(2, "", "a.yaml:1: mode: what\n")
+    (found,) = doctor_slurm.service_user(machine.looked())
+    assert (found.level, found.text) == (Level.PROBLEM, "a.yaml:1: mode: what")
+    machine.answers["roostd check-config"] = Answer(0, "", "note: main is in shadow\n")
+    (found,) = doctor_slurm.service_user(machine.looked())
+    assert found.level is Level.ADVICE
+
+
+HOOK = "/etc/slurm/hooks/prolog.sh"
+CONFIG = f"Prolog[0] = {HOOK}\n"
+SCRIPT = "#!/bin/sh\nROOST_SLURM=/opt/roost/bin/roost-slurm\n"
+
+
+def test_hooks_that_are_there_are_fine(machine: FakeMachine) -> None:
+    machine.write("/opt/roost/bin/roost-slurm", mode=0o755)
+    machine.write(HOOK, SCRIPT, mode=0o755)
+    (found,) = doctor_slurm.hooks(machine.looked(CONFIG))
+    assert (found.level, found.text) == (Level.FINE, f"Prolog: {HOOK}")
+
+
+@pytest.mark.parametrize(
+    ("mode", "complaint"), [(None, "No such file"), (0o700, "not executable for all")]
+)
+def test_hooks_that_slurm_cannot_run_are_problems(
+    machine: FakeMachine, mode: int | None, complaint: str
+) -> None:
+    if mode is not None:
+        machine.write(HOOK, SCRIPT, mode=mode)
+    (found,) = doctor_slurm.hooks(machine.looked(CONFIG))
+    assert found.level is Level.PROBLEM
+    assert complaint in found.text
+
+
+def test_a_path_of_another_machine_and_a_closed_folder_are_problems(machine: FakeMachine) -> None:
+    machine.write(HOOK, SCRIPT, mode=0o755)
+    (found,) = doctor_slurm.hooks(machine.looked(CONFIG))
+    assert "calls /opt/roost/bin/roost-slurm, which is not on this machine" in found.text
+    machine.write("/opt/roost/bin/roost-slurm", mode=0o755)
+    (machine.root / "etc/slurm/hooks").chmod(0o700)
+    found, *_ = doctor_slurm.hooks(machine.looked(CONFIG))
+    assert "/etc/slurm/hooks is closed to users" in found.text
+
+
+def test_no_hooks_at_all_is_advice_in_shadow(machine: FakeMachine) -> None:
+    for enforces, level in ((False, Level.ADVICE), (True, Level.PROBLEM)):
+        (found,) = doctor_slurm.hooks(machine.looked("Epilog = /bin/true\n", enforces=enforces))
+        assert found.level is level
+
+
+def test_the_timer_and_certificates(machine: FakeMachine) -> None:
+    (found,) = doctor_slurm.unpin_timer(machine.looked())
+    assert "enable --now roost-unpin.timer" in found.cure
+    assert [*doctor_slurm.certificates(machine.looked())] == []
+    path = machine.write("/etc/roost/roostd.pem")
+    (found,) = doctor_slurm.certificates(machine.looked())
+    assert found.level is Level.PROBLEM
+    machine.answers[f"openssl x509 -noout -checkend {30 * 86400} -in {path}"] = FINE
+    (found,) = doctor_slurm.certificates(machine.looked())
+    assert found.level is Level.FINE
+    assert isinstance(path, Path)

@@ -1,0 +1,158 @@
+"""MPS for jobs that share a GPU: who gets it, and when it starts and stops. No GPU is needed."""
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.conftest import open_folder
+from tests.slurm_glue.hooks.test_hooks import World
+
+from roost_slurm.hooks import hook_mps
+from roost_slurm.hooks.hook_mps import Mps
+from roost_slurm.hooks.hooks import HookName
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="hooks start MPS as another user: root")
+
+ALICE, BOB = 65_501, 65_502
+# Records who asked what, with which environment; answers as long as it was started and not ended.
+CONTROL = """\
+#!/bin/sh
+if [ "$1" = -d ]; then word=-d; else read -r word; fi
+echo "$(id -u) $CUDA_VISIBLE_DEVICES $word" >>{log}
+case $word in
+-d) [ ! -e {log}.broken ] && touch "$CUDA_MPS_PIPE_DIRECTORY/up" ;;
+quit) rm "$CUDA_MPS_PIPE_DIRECTORY/up" ;;
+*) [ -e "$CUDA_MPS_PIPE_DIRECTORY/up" ] ;;
+esac
+"""
+
+
+class Node:
+    """A node whose control program only records what it is asked."""
+
+    def __init__(self, root: Path) -> None:
+        self.log = root / "log"
+        self.log.touch()
+        self.log.chmod(0o666)
+        (root / "bin").mkdir()
+        program = root / "bin" / "nvidia-cuda-mps-control"
+        program.write_text(CONTROL.format(log=self.log))
+        program.chmod(0o755)
+        self.mps = Mps(root / "mps", str(root / "bin"), root / "driver")
+
+    @property
+    def asked(self) -> list[str]:
+        return self.log.read_text().splitlines()
+
+    def crash(self, gpu: int) -> None:
+        (self.mps.folder / str(gpu) / "pipe" / "up").unlink()
+
+
+@pytest.fixture
+def node(monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
+    monkeypatch.setattr(hook_mps, "TIMEOUT_S", 10.0)  # a busy machine
+    with open_folder() as folder:
+        yield Node(folder)
+
+
+def test_two_jobs_of_a_user_share_one_daemon_that_ends_with_the_last(node: Node) -> None:
+    assert node.mps.start(7, ALICE, 3)
+    assert node.mps.start(8, ALICE, 3)
+    assert node.mps.lines(7) == node.mps.lines(8)
+    assert node.mps.lines(7) == [
+        f"export CUDA_MPS_PIPE_DIRECTORY={node.mps.folder}/3/pipe",
+        f"export CUDA_MPS_LOG_DIRECTORY={node.mps.folder}/3/log",
+        "export CUDA_VISIBLE_DEVICES=0",
+    ]
+    node.mps.stop(7)
+    assert node.asked == [f"{ALICE} 3 -d", f"{ALICE} 3 get_server_list"]
+    node.mps.stop(8)
+    assert node.asked[2:] == [f"{ALICE} 3 quit"]
+    assert list(node.mps.folder.iterdir()) == []
+    assert node.mps.lines(8) == []
+
+
+def test_a_job_of_another_user_does_without(node: Node) -> None:
+    assert node.mps.start(7, ALICE, 3)
+    assert not node.mps.start(8, BOB, 3)
+    assert node.mps.lines(8) == []
+    node.mps.stop(8)
+    assert node.asked == [f"{ALICE} 3 -d"]
+    assert node.mps.start(9, BOB, 4)
+    assert node.asked[1:] == [f"{BOB} 4 -d"]
+
+
+def test_the_pipe_is_its_users_alone(node: Node) -> None:
+    node.mps.start(7, ALICE, 3)
+    for name in ("pipe", "log"):
+        status = (node.mps.folder / "3" / name).stat()
+        assert (status.st_uid, status.st_mode & 0o777) == (ALICE, 0o700)
+    assert (node.mps.folder / "3").stat().st_uid == 0
+
+
+def test_a_crashed_daemon_is_started_again_for_the_next_job(node: Node) -> None:
+    node.mps.start(7, ALICE, 3)
+    node.crash(3)
+    assert node.mps.start(8, ALICE, 3)
+    assert node.asked == [f"{ALICE} 3 -d", f"{ALICE} 3 get_server_list", f"{ALICE} 3 -d"]
+    assert node.mps.lines(7) == []
+    node.mps.stop(8)
+    assert node.asked[-1] == f"{ALICE} 3 quit"
+
+
+def test_a_crash_leaves_nothing_to_the_next_user(node: Node) -> None:
+    node.mps.start(7, ALICE, 3)
+    node.crash(3)
+    node.mps.stop(7)
+    assert list(node.mps.folder.iterdir()) == []
+    assert node.mps.start(8, BOB, 3)
+
+
+def test_a_daemon_that_does_not_start_leaves_the_job_without(node: Node) -> None:
+    node.log.with_name("log.broken").touch()
+    with pytest.raises(subprocess.CalledProcessError):
+        node.mps.start(7, ALICE, 3)
+    assert node.mps.lines(7) == []
+    node.mps.stop(7)
+    assert list(node.mps.folder.iterdir()) == []
+
+
+def test_a_gpu_is_named_by_its_uuid_where_the_driver_tells_it(node: Node) -> None:
+    uuids = [f"GPU-{letter * 8}-0000-0000-0000-000000000000" for letter in "ab"]
+    for address, minor, uuid in (("0000:81:00.0", 0, uuids[0]), ("0000:01:00.0", 1, uuids[1])):
+        folder = node.mps.driver / address
+        folder.mkdir(parents=True)
+        text = f"Model: \t A100\nGPU UUID: \t {uuid}\nDevice Minor: \t {minor}\n"
+        (folder / "information").write_text(text)
+    assert [node.mps.device(gpu) for gpu in (0, 1, 2)] == [*uuids, "2"]
+
+
+@pytest.mark.parametrize(
+    ("allocated", "is_in", "has_mps"),
+    [((3,), True, True), ((3,), False, False), ((3, 5), True, False)],
+)
+def test_hooks_start_it_for_jobs_with_one_gpu_that_opted_in(
+    node: Node, tmp_path: Path, allocated: tuple[int, ...], *, is_in: bool, has_mps: bool
+) -> None:
+    (tmp_path / "world").mkdir()
+    world = World(tmp_path / "world", allocated=allocated)
+    world.around = world.around._replace(mps=node.mps, has_opted_in=lambda _env: is_in)
+    ids = {"SLURM_JOB_UID": str(ALICE)}
+    world.run(HookName.PROLOG, **ids)
+    assert bool(node.asked) is has_mps
+    world.run(HookName.TASK_PROLOG)
+    assert any("CUDA_MPS_PIPE_DIRECTORY" in line for line in world.said) is has_mps
+    world.run(HookName.EPILOG, **ids)
+    assert not list(node.mps.folder.glob("*"))
+
+
+def test_a_hook_without_the_control_program_only_warns(tmp_path: Path) -> None:
+    world = World(tmp_path, allocated=(3,))
+    mps = Mps(tmp_path / "mps", str(tmp_path / "nowhere"))
+    world.around = world.around._replace(mps=mps, has_opted_in=lambda _env: True)
+    world.run(HookName.PROLOG, SLURM_JOB_UID=str(ALICE))
+    assert "nvidia-cuda-mps-control" in world.warned[-1]
+    world.run(HookName.TASK_PROLOG)
+    assert not any("MPS" in line for line in world.said)

@@ -1,0 +1,125 @@
+"""gres.conf and slurm.conf with some nodes changed and others not."""
+
+import pytest
+
+from roost_slurm.migrate.migrate_files import (
+    MigrateError,
+    NodeWords,
+    gres_conf,
+    slurm_conf,
+    words_of,
+)
+
+NODES = ["gpu1", "gpu2", "gpu3"]
+SLURM_CONF = """\
+ClusterName=x
+# NodeName=gpu2 Gres=old
+NodeName=DEFAULT CPUs=8
+NodeName=gpu[1-3] Gres=gpu:a100:2 Feature=big CPUs=16 State=UNKNOWN
+PartitionName=main Nodes=ALL
+"""
+NEW_GRES = """\
+AutoDetect=off
+NodeName=gpu[1-3] Name=gpu Type=g0 File=/dev/nvidia0
+NodeName=gpu[1-3] Name=gpu Type=g1 File=/dev/nvidia1
+"""
+WORDS = NodeWords("gpu:g0:1,gpu:g1:1", "big,a100")
+
+
+def test_one_node_leaves_the_line_of_its_neighbours() -> None:
+    changed = slurm_conf(SLURM_CONF, "gpu2", WORDS)
+    assert changed.splitlines()[3:5] == [
+        "NodeName=gpu[1,3] Gres=gpu:a100:2 Feature=big CPUs=16 State=UNKNOWN",
+        "NodeName=gpu2 Gres=gpu:g0:1,gpu:g1:1 Feature=big,a100 CPUs=16 State=UNKNOWN",
+    ]
+    assert len(changed.splitlines()) == len(SLURM_CONF.splitlines()) + 1
+
+
+def test_the_words_of_a_node_are_read_and_put_back() -> None:
+    assert words_of(SLURM_CONF, "gpu2") == NodeWords("gpu:a100:2", "big")
+    assert words_of(SLURM_CONF, "cpu1") is None
+    there = slurm_conf(SLURM_CONF, "gpu2", WORDS)
+    assert words_of(there, "gpu2") == WORDS
+    back = slurm_conf(there, "gpu2", NodeWords("gpu:a100:2", "big"))
+    assert words_of(back, "gpu2") == words_of(back, "gpu1")
+
+
+ODD_CONF = """\
+NodeSet=gpus Nodes=gpu[1-3]
+\tnodename = gpu[1-3]\tCPUs=16 \\
+    Gres=gpu:a100:2 \\
+    Feature=big  # was Gres=gpu:4
+PartitionName=main \\
+  Nodes=gpus
+"""
+
+
+def test_a_line_that_goes_on_below_is_one_line() -> None:
+    assert words_of(ODD_CONF, "gpu2") == NodeWords("gpu:a100:2", "big")
+    changed = slurm_conf(ODD_CONF, "gpu2", WORDS)
+    assert words_of(changed, "gpu2") == WORDS
+    assert words_of(changed, "gpu1") == words_of(changed, "gpu3") == words_of(ODD_CONF, "gpu1")
+    kept = ODD_CONF.splitlines()
+    lines = changed.splitlines()
+    assert (lines[0], lines[-2:]) == (kept[0], kept[-2:])
+    assert len(lines) == 5
+    assert "CPUs=16" in lines[2]
+
+
+def test_a_long_line_of_gres_conf_is_one_line_too() -> None:
+    present = "NodeName=gpu[1-3] Name=gpu \\\n  File=/dev/nvidia[0-1]\n"
+    changed = gres_conf(present, NEW_GRES, "gpu2", NODES).splitlines()
+    assert changed[0] == "NodeName=gpu[1,3] Name=gpu   File=/dev/nvidia[0-1]"
+    assert [line for line in changed if "gpu2" in line] == [
+        "NodeName=gpu2 Name=gpu Type=g0 File=/dev/nvidia0",
+        "NodeName=gpu2 Name=gpu Type=g1 File=/dev/nvidia1",
+    ]
+
+
+def test_a_range_beyond_all_clusters_is_refused_quickly() -> None:
+    with pytest.raises(MigrateError, match="NodeName=n"):
+        words_of("NodeName=n[1-99999999] CPUs=1\n", "n1")
+
+
+def test_a_node_in_an_included_file_is_refused() -> None:
+    with pytest.raises(MigrateError, match="no NodeName line with gpu9; cure"):
+        slurm_conf(SLURM_CONF, "gpu9", WORDS)
+
+
+def test_gres_conf_with_names_gives_up_one_node() -> None:
+    own = "# ours\nNodeName=gpu[1-3] Name=gpu Type=a100 File=/dev/nvidia[0-1]\n"
+    mixed = gres_conf(own, NEW_GRES, "gpu2", NODES)
+    assert mixed.splitlines() == [
+        "# ours",
+        "NodeName=gpu[1,3] Name=gpu Type=a100 File=/dev/nvidia[0-1]",
+        "NodeName=gpu2 Name=gpu Type=g0 File=/dev/nvidia0",
+        "NodeName=gpu2 Name=gpu Type=g1 File=/dev/nvidia1",
+    ]
+    back = gres_conf(mixed, own, "gpu2", NODES)
+    assert back.splitlines()[1:] == [
+        "NodeName=gpu[1,3] Name=gpu Type=a100 File=/dev/nvidia[0-1]",
+        "NodeName=gpu2 Name=gpu Type=a100 File=/dev/nvidia[0-1]",
+    ]
+
+
+def test_lines_for_every_node_are_kept_for_the_others() -> None:
+    mixed = gres_conf("AutoDetect=nvml\nName=shard Count=4\n", NEW_GRES, "gpu2", NODES)
+    assert mixed.splitlines() == [
+        "NodeName=gpu[1,3] AutoDetect=nvml",
+        "NodeName=gpu[1,3] Name=shard Count=4",
+        "NodeName=gpu2 AutoDetect=off Name=gpu Type=g0 File=/dev/nvidia0",
+        "NodeName=gpu2 AutoDetect=off Name=gpu Type=g1 File=/dev/nvidia1",
+    ]
+
+
+def test_all_nodes_one_after_the_other_leave_no_line_of_before() -> None:
+    text = "Name=gpu Type=a100 File=/dev/nvidia[0-1]\n"
+    for node in NODES:
+        text = gres_conf(text, NEW_GRES, node, NODES)
+    assert "a100" not in text
+    assert len(text.splitlines()) == 2 * len(NODES)
+
+
+def test_a_list_that_cannot_be_read_is_named() -> None:
+    with pytest.raises(MigrateError, match=r"gpu\[1-"):
+        slurm_conf("NodeName=gpu[1- Gres=gpu:1\n", "gpu1", WORDS)

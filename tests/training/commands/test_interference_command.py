@@ -1,0 +1,49 @@
+import tests.training.torch_library  # noqa: F401  (skips this module where torch is missing)
+
+# isort: split
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("sklearn", reason="needs scikit-learn (the train extra)")
+
+from tests.training.interference_tables import write_tables
+
+from roost_engine.prediction.interference_model import UNKNOWN
+from roost_engine.testing.interference_cases import case_of
+from roost_formats.models.interference import load_onnx_interference
+from roost_formats.models.manifest import manifest_path
+from roost_train.cli import main
+from roost_train.commands.interference_command import read_sources, run
+from roost_train.interference.interference_measured import read_measured
+from roost_train.interference.interference_pairs import Split, read_pairs
+from roost_train.interference.interference_training import train
+
+
+def test_the_command_writes_a_model_that_the_daemon_loads(tmp_path: Path) -> None:
+    pairs = read_pairs(write_tables(tmp_path / "data"))
+    found = json.loads(run(pairs, tmp_path / "out", 0, as_json=True))
+    assert found["pairs"] == 128
+    assert len(found["rows"]) == len(Split) * 7
+    model = load_onnx_interference(Path(found["model"]), lambda: 0.0)
+    answer = model.slowdowns(pairs.cases())
+    wanted = train(pairs).model.slowdowns(pairs.cases())
+    np.testing.assert_allclose(answer.mean, wanted.mean, atol=1e-5)
+    np.testing.assert_allclose(answer.spread, wanted.spread, atol=1e-5)
+    assert model.slowdowns(case_of(UNKNOWN, {})).mean[0] == pytest.approx(0, abs=1e-6)
+    card = json.loads(manifest_path(Path(found["model"])).read_text())["card"]
+    assert "one measurement" in card["training_data"]
+    assert card["not_met"] == found["not_met"]
+
+
+def test_pairs_come_from_the_public_tables_and_from_our_own(tmp_path: Path) -> None:
+    pairs = read_sources(write_tables(tmp_path))
+    assert len(pairs) == 128 + len(read_measured())
+    assert {job.gpu_type for job in pairs.a} == {"p100", "k80", "h200"}
+
+
+def test_a_missing_folder_is_one_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert main(["interference", "--data", str(tmp_path / "nowhere")]) == 2
+    assert "--data names the folder of the public tables" in capsys.readouterr().err

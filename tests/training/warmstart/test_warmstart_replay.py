@@ -1,0 +1,40 @@
+"""warmstart_replay: real starts of a trace, and figures of two outcomes."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from tests.training.run_time_traces import repeating
+
+from roost_sim.catalogue.compositions import Composition
+from roost_sim.clusters.cluster_file import load_cluster
+from roost_train.warmstart.warmstart_replay import (
+    compare,
+    jobs_of,
+    lesson_of,
+    recorded_starts_s,
+    run_policy,
+)
+
+FIFO = Composition(name="fifo", order="fifo")
+
+
+def test_recorded_starts_are_submission_plus_wait() -> None:
+    trace = replace(repeating(4), wait_s=np.array([0.0, 5.0, np.nan, 7.0]))
+    assert list(recorded_starts_s(trace).values()) == [0.0, 605.0, 1807.0]
+
+
+def test_a_policy_is_as_good_as_itself() -> None:
+    trace, cluster = repeating(30), load_cluster("small")
+    outcome = run_policy(trace, cluster, FIFO, 0)
+    assert len(jobs_of(trace, cluster, FIFO)) == 30
+    assert compare(outcome, outcome).ratio == pytest.approx(1.0)
+
+
+def test_a_lesson_decides_as_its_teacher_and_remembers() -> None:
+    cluster = load_cluster("small")
+    trace = repeating(60).at_load(1.5, cluster.gpu_count)
+    lesson = lesson_of(FIFO, 0)
+    found = compare(run_policy(trace, cluster, FIFO, 0), run_policy(trace, cluster, lesson, 0))
+    assert found.ratio == pytest.approx(1.0)
+    assert len(lesson.orders[0].preferences(10)) == 10

@@ -1,0 +1,94 @@
+"""The command roost-train evolve: search a job selector of few numbers by whole simulations."""
+
+import argparse
+import json
+import sys
+import time
+from pathlib import Path
+
+from roost_sim.clusters.cluster_file import load_cluster
+from roost_sim.sweeps.process_engine import core_count
+from roost_sim.traces.formats import load_trace
+from roost_train.errors import TrainError
+
+_DEFAULT_GENERATIONS = 60
+
+
+def add_evolve(evolve: argparse.ArgumentParser) -> None:
+    """Add the command's options."""
+    for option, of_what in (
+        ("--trace", "any trace of roost-sim"),
+        ("--cluster", "a preset or a file"),
+    ):
+        evolve.add_argument(
+            option,
+            action="append",
+            required=True,
+            metavar=option.removeprefix("--").upper(),
+            help=f"{of_what}; once for each to train on",
+        )
+    evolve.add_argument("--out", type=Path, metavar="DIR", required=True, help="folder")
+    evolve.add_argument(
+        "--generations",
+        type=int,
+        metavar="N",
+        default=_DEFAULT_GENERATIONS,
+        help=f"of the search (default {_DEFAULT_GENERATIONS})",
+    )
+    evolve.add_argument(
+        "--minutes", type=float, metavar="M", help="begin no generation after so long"
+    )
+    evolve.add_argument(
+        "--processes", type=int, metavar="N", help="cores to simulate on; default: all of them"
+    )
+    evolve.add_argument("--seed", type=int, default=0, help="of everything random (default 0)")
+    evolve.set_defaults(command=run_evolve)
+
+
+def run_evolve(arguments: argparse.Namespace) -> int:
+    """Run the command; see cli.main."""
+    from roost_train.selector.evolution_training import (
+        EvolutionParameters,
+        EvolutionTraining,
+        part_episodes,
+    )
+    from roost_train.selector.selector_runs import selector_runs
+
+    began_s = time.monotonic()
+    process_count = core_count() if arguments.processes is None else arguments.processes
+    for option, value in (("--processes", process_count), ("--generations", arguments.generations)):
+        if value < 1:
+            raise TrainError(f"{option} {value}: want 1 or more")
+    parameters = EvolutionParameters(seed=arguments.seed)
+    traces = [load_trace(Path(name)).trace for name in arguments.trace]
+    clusters = [load_cluster(name) for name in arguments.cluster]
+    about = {
+        "traces": [{"source": Path(one.source).name, "job_count": len(one)} for one in traces],
+        "clusters": [one.name for one in clusters],
+    }
+    known = {
+        "trained": part_episodes(traces, clusters, parameters, is_trained=True),
+        "validated": part_episodes(traces, clusters, parameters, is_trained=False),
+    }
+
+    def goes_on() -> bool:
+        limit = arguments.minutes
+        return limit is None or time.monotonic() - began_s < 60.0 * limit
+
+    with selector_runs(known, process_count) as runs:
+        training = EvolutionTraining(
+            runs["trained"],
+            runs["validated"],
+            parameters,
+            arguments.out,
+            about,
+            lambda line: print(line, file=sys.stderr, flush=True),
+        )
+        try:
+            path = training.run(arguments.generations, goes_on)
+        except KeyboardInterrupt:
+            continues = f"the same command continues in {arguments.out}"
+            print(f"roost-train: stopped; {continues}", file=sys.stderr)
+            return 2
+    print(json.dumps({"version": 1, "model": str(path), **training.best_figures()}))
+    return 0

@@ -1,0 +1,80 @@
+"""A policy that decides in an environment: the best choice, or one drawn by its probability."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from roost_train.environments.decision_run import Choices, DecisionRun, Seen
+from roost_train.environments.decisions import Decision, DecisionBatch, Trial
+from roost_train.improvement.exploration import forced_action
+from roost_train.networks.policy_net import PolicyNet
+from roost_train.networks.selector_net import masked_logs
+
+_ACTION_STREAM = 41  # keeps the draws of actions apart from those of episodes
+
+
+class SelectorAgent:
+    """A rollout_engine.Player.
+
+    Each episode has draws of its own, so that its actions do not depend on those played beside it.
+
+    Args:
+        net: the policy.
+        draw_seed: of the actions, beside the episode's; None: the best one is taken, ties by
+            position.
+        explore_frac: how often a draw is replaced by the action that mends a bad state.
+    """
+
+    trials: Sequence[Trial] = ()
+
+    def __init__(
+        self, net: PolicyNet, draw_seed: int | None = None, explore_frac: float = 0.0
+    ) -> None:
+        self._net, self._draw_seed, self._explore_frac = net, draw_seed, explore_frac
+        self._rngs: dict[int, np.random.Generator] = {}
+
+    def __call__(
+        self, runs: Sequence[DecisionRun], choices: Sequence[Choices[Seen]]
+    ) -> Sequence[int]:
+        """Decide for all runs by one call of the network."""
+        pairs = zip(runs, choices, self.logs_of(choices), strict=True)
+        return [self.draw(run, one, logs) for run, one, logs in pairs]
+
+    def logs_of(self, choices: Sequence[Choices[Seen]]) -> list[NDArray[np.float64]]:
+        """Return the log-probability of each action of each decision: [job + 1], -inf masked."""
+        batch = DecisionBatch.of(
+            [
+                Decision(one.seen.jobs, one.seen.cluster, one.mask, int(np.argmax(one.mask)))
+                for one in choices
+            ]
+        )
+        with torch.inference_mode():
+            logs = masked_logs(self._net(batch.jobs, batch.cluster), batch.mask).numpy()
+        return [
+            np.append(line[: one.none], line[-1]).astype(np.float64)
+            for line, one in zip(logs, choices, strict=True)
+        ]
+
+    def draw(self, run: DecisionRun, choices: Choices[Seen], logs: NDArray[np.float64]) -> int:
+        """Return an action of a run by the log-probabilities of its decision."""
+        if self._draw_seed is None:
+            return int(np.argmax(logs))
+        if self._explore_frac:
+            forced = forced_action(choices.seen.jobs, choices.mask)
+            if forced is not None and self.rng_of(run).random() < self._explore_frac:
+                return forced
+        sums = np.cumsum(np.exp(logs))
+        drawn = int(np.searchsorted(sums, self.rng_of(run).random() * sums[-1], side="right"))
+        # Rounding could lead behind the last action that has a probability.
+        return min(drawn, int(np.flatnonzero(logs > -np.inf)[-1]))
+
+    def rng_of(self, run: DecisionRun) -> np.random.Generator:
+        """Return what is drawn from for a run."""
+        assert self._draw_seed is not None, "an agent without a seed draws nothing"
+        rng = self._rngs.get(run.seed)
+        if rng is None:
+            streams = [_ACTION_STREAM, self._draw_seed, run.seed]
+            rng = self._rngs[run.seed] = np.random.default_rng(streams)
+        return rng

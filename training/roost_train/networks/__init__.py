@@ -1,0 +1,4 @@
+"""The networks in torch: forward passes, and their graphs in ONNX.
+
+Not here: how they are trained, and what a release checks.
+"""

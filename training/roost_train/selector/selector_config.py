@@ -1,0 +1,139 @@
+"""The configuration of a selector's training, as a YAML file gives it."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from enum import StrEnum
+from math import inf
+from pathlib import Path
+from typing import Any, TypeVar, get_type_hints
+
+import yaml
+
+from roost_sim.worlds.world_spec import Speed
+from roost_train.environments.episodes import Draw
+from roost_train.environments.rewards import Reward
+from roost_train.environments.slot_run import Slot
+from roost_train.errors import TrainError
+from roost_train.improvement.expert_iteration import ExpertParameters
+from roost_train.improvement.imitation import ImitationParameters
+from roost_train.improvement.improvement import Method
+from roost_train.improvement.ppo import PpoParameters
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpisodeNumbers:
+    """What is played; see environments.episodes.Episodes."""
+
+    job_count: int = 480
+    draw: Draw = Draw.SAMPLED
+    warm_count: int = 64
+    loads: tuple[float, ...] = (0.9, 1.1, 1.3)
+    teacher: str = "learned+consolidation+patient"
+    reward: Reward = Reward.COMPLETION
+    may_wait: bool = False
+    window_count: int = 128
+    slot: Slot = Slot.ORDER
+    speed: Speed = Speed.TRACE
+    agents: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SelectorConfig:
+    """Everything that decides how a training comes out, beside trace and cluster.
+
+    Attributes:
+        episodes: what is played.
+        imitation: the warm start.
+        imitated_episodes: of the teacher; their seeds are 0, 1, ...
+        improvement: how the warm start is improved.
+        ppo, expert: the numbers of each way; those of the other are not read.
+        iterations: of the improvement.
+        validated_episodes: on which checkpoints are compared; none of them is trained on.
+        validate_every: so many iterations.
+    """
+
+    episodes: EpisodeNumbers = field(default_factory=EpisodeNumbers)
+    imitation: ImitationParameters = field(default_factory=ImitationParameters)
+    imitated_episodes: int = 32
+    improvement: Method = Method.PPO
+    ppo: PpoParameters = field(default_factory=PpoParameters)
+    expert: ExpertParameters = field(default_factory=ExpertParameters)
+    iterations: int = 40
+    validated_episodes: int = 16
+    validate_every: int = 4
+
+
+def read_config(path: Path | None) -> SelectorConfig:
+    """Return the configuration of a file; keys that are left out have their defaults.
+
+    Raises:
+        TrainError: the file is no YAML mapping, or has an unknown key or a value of another type.
+        OSError: the file cannot be read.
+    """
+    if path is None:
+        return SelectorConfig()
+    try:
+        body = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except yaml.YAMLError as error:
+        raise TrainError(f"{path}: {error}") from error
+    return _filled(SelectorConfig(), {} if body is None else body, str(path))
+
+
+def as_document(config: SelectorConfig) -> dict[str, Any]:
+    """Return a configuration as plain data, as a file would give it."""
+    document: dict[str, Any] = _plain(asdict(config))
+    return document
+
+
+def _plain(value: Any) -> Any:
+    """Return values as YAML and JSON have them."""
+    if isinstance(value, dict):
+        return {key: _plain(one) for key, one in value.items()}
+    if isinstance(value, tuple):
+        return list(value)
+    return value.value if isinstance(value, StrEnum) else value
+
+
+def _filled(default: _T, body: object, where: str) -> _T:
+    """Return a dataclass with the values of a mapping in place of its own."""
+    if not isinstance(body, Mapping):
+        raise TrainError(f"{where}: want a mapping, got {body!r}")
+    known = {one.name: getattr(default, one.name) for one in fields(default)}  # type: ignore[arg-type]
+    found = {}
+    for key, value in body.items():
+        if key not in known:
+            raise TrainError(f"{where}: {key}: unknown key; known are {', '.join(known)}")
+        found[key] = _value(
+            known[key], value, f"{where}: {key}", get_type_hints(type(default))[key]
+        )
+    return replace(default, **found)  # type: ignore[type-var]
+
+
+def _value(default: object, value: object, where: str, kind: object) -> object:
+    if hasattr(default, "__dataclass_fields__"):
+        return _filled(default, value, where)
+    if isinstance(default, StrEnum):
+        known = type(default)
+        if value not in list(known):
+            raise TrainError(f"{where}: want one of {', '.join(known)}, got {value!r}")
+        return known(str(value))
+    if isinstance(default, tuple):
+        if not isinstance(value, list) or not value:
+            raise TrainError(f"{where}: want a list of numbers, got {value!r}")
+        return tuple(_value(1.0, one, where, float) for one in value)
+    if _is_like(default, value):
+        return float(value) if isinstance(default, float) else value  # type: ignore[arg-type]
+    raise TrainError(f"{where}: want {getattr(kind, '__name__', kind)}, got {value!r}")
+
+
+def _is_like(default: object, value: object) -> bool:
+    """Return whether a value has the type of the default; numbers are finite and not negative."""
+    if isinstance(default, bool) or isinstance(value, bool):
+        return isinstance(default, bool) and isinstance(value, bool)
+    if isinstance(default, float):
+        return isinstance(value, int | float) and 0 <= value <= inf
+    if isinstance(default, int):
+        return isinstance(value, int) and value >= 0
+    return isinstance(value, str)

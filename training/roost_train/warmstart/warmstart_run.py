@@ -1,0 +1,83 @@
+"""One warm start, from a file of jobs to a model and its comparison with the teacher."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from roost_formats.models.model_order import load_onnx_order
+from roost_sim.catalogue.compositions import Composition, find_policy
+from roost_sim.clusters.cluster_file import load_cluster
+from roost_sim.traces.trace import Trace
+from roost_train.warmstart.warmstart import WarmstartParameters, imitate, write_order
+from roost_train.warmstart.warmstart_decisions import preferences
+from roost_train.warmstart.warmstart_replay import (
+    compare,
+    imitation_of,
+    jobs_of,
+    lesson_of,
+    recorded_starts_s,
+    run_policy,
+)
+
+REAL = "recorded starts"
+_PLAIN = Composition(name="fifo", order="fifo")
+
+Progress = Callable[[int], Callable[[int, float], None]]
+
+
+def warm_start(
+    trace: Trace,
+    teacher: str | None,
+    cluster_name: str,
+    folder: Path,
+    *,
+    seed: int,
+    command: str,
+    progress: Progress,
+) -> Mapping[str, object]:
+    """Imitate a teacher, write the model, and replay the jobs under both where that is possible.
+
+    Args:
+        trace: the jobs.
+        teacher: a policy of the simulator; None: the starts that the trace records.
+        cluster_name: of the simulations.
+        folder: of the model.
+        seed: of everything random.
+        command: that repeats this, for the card.
+        progress: called with the number of passes; what it returns is called after each.
+
+    Returns:
+        The figures: pairs, agreement on held-out pairs, mean completion times in replay.
+
+    Raises:
+        TooFewJobs: too few jobs were passed over.
+        SimError: there is no such policy or cluster.
+    """
+    cluster = load_cluster(cluster_name)
+    policy = _PLAIN if teacher is None else find_policy(teacher)
+    parameters, taught = WarmstartParameters(seed=seed), None
+    if teacher is None:
+        jobs = jobs_of(trace, cluster, policy)
+        pairs = preferences(jobs, recorded_starts_s(trace), parameters.most_pairs, seed)
+    else:
+        lesson = lesson_of(policy, seed)
+        taught = run_policy(trace, cluster, lesson, seed)
+        pairs = lesson.orders[0].preferences(parameters.most_pairs)
+    bar = progress(parameters.epochs)
+    net, report = imitate(pairs, trace.source, parameters, bar)
+    card: dict[str, object] = {"teacher": teacher or REAL, "command": command}
+    path = write_order(net, pairs, parameters, report, folder, card)
+    found: dict[str, object] = {
+        "model": str(path),
+        "teacher": teacher or REAL,
+        "pairs": report.pair_count,
+        "agreement_frac": report.agreement_frac,
+    }
+    if taught is not None:
+        student = imitation_of(policy, load_onnx_order(path, lambda: 0.0))
+        replay = compare(taught, run_policy(trace, cluster, student, seed))
+        found |= {
+            "teacher_avg_jct_s": replay.teacher_avg_jct_s,
+            "imitation_avg_jct_s": replay.imitation_avg_jct_s,
+            "ratio": replay.ratio,
+        }
+    return found
