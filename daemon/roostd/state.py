@@ -12,7 +12,7 @@ from roost_engine.job_record import JobRecord, KnownJob
 from roost_engine.policies.canary import Slot
 from roost_formats.journal.past_jobs import PastJob
 from roost_formats.journal.shadow import ShadowChoice
-from roostd.config.config import Config
+from roostd.config.config import Config, Mode
 from roostd.ops.clock import Clock
 from roostd.ops.promotions import Promotions
 from roostd.slurm.comment import JobComment
@@ -130,6 +130,7 @@ class DaemonState:
         slurm_fault: empty while Slurm answers.
         journal_fault: empty while the journal is written.
         node_states: Slurm's state of each node, in full: "mixed+drain".
+        untyped_nodes: the partitions of each node whose GPUs do not have types by index.
         job_ids: the JobId of each of Slurm's numeric ids: the two differ for tasks of arrays.
         owners: of every job in Slurm's queue, and of ended jobs that the engine remembers.
         unmanaged: jobs that ask for GPUs and that Roost does not place; also while they run.
@@ -185,6 +186,7 @@ class DaemonState:
     slurm_fault: str = "Slurm was not asked yet"
     journal_fault: str = ""
     node_states: dict[NodeName, str] = field(default_factory=dict)
+    untyped_nodes: Mapping[NodeName, tuple[str, ...]] = field(default_factory=dict)
     job_ids: dict[int, JobId] = field(default_factory=dict)
     owners: dict[JobId, Owner] = field(default_factory=dict)
     unmanaged: dict[JobId, UnmanagedJob] = field(default_factory=dict)
@@ -225,6 +227,15 @@ class DaemonState:
             return self.slurm_fault
         waits_s = self.clock.now_s() - self.slurm_asked_s
         return f"no answer for {waits_s:.0f} s" if waits_s > SLOW_ANSWER_S else ""
+
+    def untyped_partitions(self) -> frozenset[str]:
+        """Return the enforced partitions with nodes on which no job can be pinned to its GPUs."""
+        named = {name for names in self.untyped_nodes.values() for name in names}
+        return frozenset(filter(self.is_enforced, named))
+
+    def is_enforced(self, partition: str) -> bool:
+        """Return whether a partition's jobs start where Roost chooses."""
+        return self.config.mode_of(partition) is Mode.ENFORCE
 
     def avoided_at(self, at_s: float) -> Mapping[JobId, frozenset[NodeName]]:
         """Return the nodes on which waiting jobs are not placed for now; drop those of before."""

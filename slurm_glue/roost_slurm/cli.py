@@ -6,7 +6,6 @@ input, nothing was written, or Slurm does not answer. `hook` always exits 0.
 """
 
 import argparse
-import os
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -260,14 +259,10 @@ def _unpin(args: argparse.Namespace) -> int:
 
 
 def _shown_config() -> str:
+    from roost_slurm.guards import command_run
     from roost_slurm.text import commands
 
-    env = {**os.environ, **commands.ENVIRONMENT}
-    argv = commands.show_config()
-    done = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=30.0, check=False)
-    if done.returncode:
-        raise subprocess.SubprocessError(f"{' '.join(argv)}: {done.stderr.strip()}")
-    return done.stdout
+    return command_run.answer_of(commands.show_config(), timeout_s=30.0)
 
 
 def _model_names(pairs: Sequence[str]) -> dict[str, str]:

@@ -10,11 +10,11 @@ from roost_engine.domain.config import FINAL_PIN_AFTER_S, PIN_MARGIN_S
 from roost_engine.domain.pair_correction import PairCorrection
 from roost_engine.engine import Engine, EngineConfig
 from roost_engine.plugins.plugins import Models, Plugins
+from roost_engine.policies.neighbour_losses import PredictsLosses
 from roost_engine.policies.protocols import ScorePolicy
 from roost_engine.prediction.run_time_model import RunTimeBlend
 from roost_engine.prediction.speed_table import ModelSpeeds
 from roost_engine.scoring.heuristic import HeuristicScore
-from roost_engine.scoring.neighbours import NeighbourScore
 from roost_engine.sharing.pairs import PairSpeed
 from roost_formats.journal.codec import encode
 from roost_formats.journal.records import RunHead
@@ -116,7 +116,7 @@ class EngineRuns:
         # A job with a final pin can have no other GPUs, so Roost could stop no job for it.
         may_pin = state.can_pin_again or not config.preempting_partitions()
         # A job may start on nodes that Roost does not give out: it must not wait for those it does.
-        may_pin = may_pin and not config.listed_nodes()
+        may_pin = may_pin and not (config.listed_nodes() or state.untyped_partitions())
         # Slurm would start it when the first of two jobs on a GPU ends.
         may_pin = may_pin and not config.sharing.enabled
         return replace(
@@ -132,7 +132,7 @@ class EngineRuns:
     def _pairs(self, score: ScorePolicy) -> tuple[PairCorrection, ...]:
         """Return what progress has taught of the model of a score, for the whole run."""
         tracker = self._state.progress
-        is_asked = isinstance(score, NeighbourScore) and score.name == tracker.model
+        is_asked = isinstance(score, PredictsLosses) and score.name == tracker.model
         return pairs_of(tracker.table.state()) if is_asked else ()
 
     def _load_score(self) -> ScorePolicy:

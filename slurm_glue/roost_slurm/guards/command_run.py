@@ -1,4 +1,4 @@
-"""Runs Slurm's commands for what works without roostd: hooks and timers, each before a deadline."""
+"""Runs Slurm's commands for what works without roostd: hooks, timers and people's programs."""
 
 import os
 import subprocess
@@ -40,6 +40,41 @@ def run_command(argv: Argv, timeout_s: float) -> str:
         timeout=timeout_s,
         check=True,
     ).stdout
+
+
+class NoAnswer(subprocess.SubprocessError):
+    """Slurm does not answer a person; the text is one line, with the cure."""
+
+
+def answer_of(argv: Argv, timeout_s: float) -> str:
+    """Return what one of Slurm's commands prints, for a person who waits for it.
+
+    Raises:
+        OSError: it cannot be run.
+        NoAnswer: it failed, or took longer.
+    """
+    conf, name = os.environ.get("SLURM_CONF"), " ".join(argv[:3])
+    if conf and not os.access(conf, os.R_OK):  # Slurm's commands would wait a minute for it
+        raise NoAnswer(f"{name}: SLURM_CONF names {conf}, which cannot be read; correct it")
+    try:
+        done = subprocess.run(
+            argv,
+            env={**os.environ, **commands.ENVIRONMENT},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=timeout_s,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        cure = "see that slurmctld answers: scontrol ping"
+        raise NoAnswer(f"{name}: no answer in {timeout_s:g} s; {cure}") from error
+    if done.returncode:
+        said = [line for line in done.stderr.splitlines() if line.strip()]
+        why = said[-1].strip() if said else f"exit code {done.returncode}"
+        raise NoAnswer(f"{name}: {why}; see that slurmctld answers: scontrol ping")
+    return done.stdout
 
 
 def before_deadline(run: RunCommand, clock: Callable[[], float]) -> Callable[[Argv], str]:

@@ -1,11 +1,11 @@
 """The command `roost-slurm migrate`: GPU types by index, node by node, while jobs run."""
 
 import argparse
-import os
 import subprocess
 import sys
 from pathlib import Path
 
+from roost_slurm.guards.command_run import answer_of
 from roost_slurm.migrate.migrate import Stage, Step, parse_nodes, plan
 from roost_slurm.migrate.migrate_files import (
     MigrateError,
@@ -20,6 +20,7 @@ from roost_slurm.text.squeue import parse_queue
 
 UNFINISHED, BAD_INPUT = 1, 2
 BACKUP = ".before-roost"
+_PATIENCE_S = 60.0  # for Slurm
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -72,14 +73,14 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _steps(args: argparse.Namespace) -> list[Step]:
-    nodes = parse_nodes(_output_of(commands.show_nodes()))
+    nodes = parse_nodes(answer_of(commands.show_nodes(), _PATIENCE_S))
     source = read_conf(_source(args, "slurm.conf" if args.back else "nodes.conf"))
     wanted = {}
     for node in nodes:
         words = words_of(source, node.name)
         if words is not None and words.gres:
             wanted[node.name] = words.gres
-    return plan(nodes, wanted, parse_queue(_output_of(commands.queue())).jobs)
+    return plan(nodes, wanted, parse_queue(answer_of(commands.queue(), _PATIENCE_S)).jobs)
 
 
 def _change(args: argparse.Namespace, steps: dict[str, Step]) -> int:
@@ -149,11 +150,3 @@ def _back_up(path: Path) -> None:
     backup = path.with_name(f"{path.name}{BACKUP}")
     if not backup.exists():
         replace_conf(backup, read_conf(path) if path.exists() else "")
-
-
-def _output_of(argv: tuple[str, ...]) -> str:
-    env = {**os.environ, **commands.ENVIRONMENT}
-    done = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=60.0, check=False)
-    if done.returncode:
-        raise subprocess.SubprocessError(f"{' '.join(argv[:3])}: {done.stderr.strip()}")
-    return done.stdout

@@ -8,7 +8,7 @@ forged.
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -16,6 +16,7 @@ from roost_slurm.text.hostlist import HostlistError, expand
 from roost_slurm.text.limits import LONGEST_COMMENT, MOST_HOSTS, uint32, whole_number
 from roost_slurm.text.squeue import HOLDING, SlurmJobState
 from roost_slurm.text.tres import (
+    Gres,
     TresError,
     allocated_gpus,
     allocated_seat,
@@ -130,6 +131,7 @@ class ShownNode:
         is_asleep: powered down, or waking: Slurm boots it for the first job there.
         gpu_count: all of its gres "gpu", seats (types s0, s1, ...) left out.
         has_seats: whether each of them has a second seat.
+        is_typed: whether GPU i has the type gi, so that a job can be pinned to it.
     """
 
     name: str
@@ -146,6 +148,7 @@ class ShownNode:
     gpu_count: int
     socket_count: int = 1
     has_seats: bool = False
+    is_typed: bool = True
 
 
 def parse_jobs(text: str, wanted: Collection[int] | None = None) -> dict[int, JobDetail]:
@@ -290,9 +293,15 @@ def _parse_node(line: str) -> ShownNode | None:
             gpu_count=gpu_count(gres),
             has_seats=0 < gpu_count(every) == 2 * gpu_count(gres),
             socket_count=max(uint32(row.get("Sockets", "1")), 1),
+            is_typed=_is_typed(gres),
         )
     except (KeyError, TresError, ValueError):
         return None
+
+
+def _is_typed(gres: Sequence[Gres]) -> bool:
+    gpus = [(entry.kind, entry.count) for entry in gres if entry.name == "gpu"]
+    return sorted(gpus, key=str) == sorted(((f"g{i}", 1) for i in range(len(gpus))), key=str)
 
 
 def _is_open(state: str) -> bool:

@@ -25,6 +25,7 @@ from roost_slurm.hooks import heartbeat
 from roost_slurm.text.squeue import SlurmJobState
 from roostd.config.config import Config
 from roostd.ops.folders import StateFolderInUse
+from roostd.slurm.jobs import NO_LEASE
 from roostd.testing.slurm_stand_in import Fault, SlurmStandIn
 
 
@@ -167,7 +168,7 @@ async def test_a_job_that_slurm_starts_at_once_tells_why_also_after_its_end(
         pb.JOB_STATE_RUNNING,
         pb.JOB_STATE_ENDED,
     )
-    reason = "has no lease: it was submitted while roostd was away"
+    reason = NO_LEASE
     assert [running_told.job.reason, ended_told.job.reason] == [reason, reason]
 
 

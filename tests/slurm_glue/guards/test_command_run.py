@@ -3,7 +3,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from roost_slurm.guards.command_run import DEADLINE_S, before_deadline, run_command
+from roost_slurm.guards.command_run import (
+    DEADLINE_S,
+    NoAnswer,
+    answer_of,
+    before_deadline,
+    run_command,
+)
 
 
 def times(*seconds: float) -> Iterator[float]:
@@ -34,6 +40,29 @@ def test_returns_output_and_raises_for_a_command_that_fails() -> None:
     assert run_command(("echo", "one"), 5.0) == "one\n"
     with pytest.raises(subprocess.CalledProcessError):
         run_command(("false",), 5.0)
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        ("echo first >&2; echo 'fatal: no \xff source' >&2; exit 1", "fatal: no"),
+        ("exit 3", "exit code 3"),
+        ("exec sleep 60", "no answer in 0.2 s"),
+    ],
+)
+def test_a_person_gets_one_line_with_the_cure(script: str, said: str) -> None:
+    with pytest.raises(NoAnswer) as caught:
+        answer_of(("sh", "-c", script), 0.2 if "sleep" in script else 20.0)
+    assert said in str(caught.value)
+    assert str(caught.value).endswith("see that slurmctld answers: scontrol ping")
+    assert "\n" not in str(caught.value).replace(script, "")
+
+
+def test_a_slurm_conf_that_is_not_there_is_said_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert answer_of(("echo", "one"), 5.0) == "one\n"
+    monkeypatch.setenv("SLURM_CONF", "/absent/slurm.conf")
+    with pytest.raises(NoAnswer, match="SLURM_CONF names /absent"):
+        answer_of(("sleep", "60"), 60.0)
 
 
 def test_a_command_that_hangs_is_ended() -> None:

@@ -1,3 +1,5 @@
+import re
+
 import pytest
 from tests.slurm_glue.recorded import RELEASES, numbers, read
 
@@ -191,6 +193,24 @@ def test_settings_are_read(release: str) -> None:
     settings = parse_config(read(release, "show_config.txt"))
     assert settings.cluster_name == "local"
     assert not settings.accounts_memory
+
+
+@pytest.mark.parametrize(
+    ("gres", "is_typed"),
+    [
+        ("gpu:g0:1,gpu:g1:1(S:0-1),gpu:g2:1", True),
+        ("gpu:g1:1,gpu:g0:1,nic:2,gpu:s0:1,gpu:s1:1", True),
+        ("gpu:a100:4", False),
+        ("gpu:2", False),
+        ("gpu:g0:1,gpu:a100:1", False),
+        ("gpu:g0:1,gpu:g2:1", False),
+        ("gpu:g0:2", False),
+    ],
+)
+def test_types_by_index_are_told_from_those_of_a_stock_site(gres: str, is_typed: bool) -> None:
+    line = read("22.05", "show_nodes.txt").split("\n")[0]
+    (shown,) = parse_nodes(re.sub(r" Gres=\S+", f" Gres={gres}", line))
+    assert shown.is_typed is is_typed
 
 
 @pytest.mark.parametrize("text", ["", "\n", "No jobs in the system\n", "slurm_load_jobs error\n"])

@@ -1,4 +1,4 @@
-"""Leaves jobs to Slurm that do not fit on the nodes that their partition lists for Roost."""
+"""Leaves jobs to Slurm that do not fit on those nodes of their partition that Roost gives out."""
 
 from collections.abc import Callable, Sequence
 
@@ -36,17 +36,20 @@ class NodeOptIn:
     def observe(self, event: Event, actions: Sequence[Action]) -> None:
         """Hand over the jobs that would wait."""
         listed = self._state.config.listed_nodes()
-        if not listed:
+        partitions = self._state.untyped_partitions().union(listed)
+        if not partitions:
             return
         for action in actions:
             if isinstance(action, Wait) and action.until_s is None:
                 spec = self._state.engine.record(action.job_id).spec
-                if spec.binding and spec.partition in listed:
+                if spec.binding and spec.partition in partitions:
                     reason = f"does not fit on partitions.{spec.partition}.nodes of roostd.yaml now"
+                    if spec.partition not in listed:
+                        reason = f"does not fit now on {spec.partition}'s nodes with types by index"
                     text = f"{reason}: left to Slurm ({action.reason})"
                     self._due.setdefault(action.job_id, (event.at_s + _PATIENCE_S, text))
         if self._due:
-            self._leave(event.at_s, frozenset(listed))
+            self._leave(event.at_s, partitions)
 
     def _leave(self, now_s: float, partitions: frozenset[str]) -> None:
         is_pinning = any(

@@ -1,7 +1,9 @@
 """The nodes as Slurm showed them at the last poll."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+
+import structlog
 
 from roost_engine.domain.events import Event
 from roost_engine.domain.model import NodeName, NodeSpec
@@ -9,6 +11,12 @@ from roostd.slurm.port import SlurmNode
 from roostd.slurm.rules.site_rules import SiteRules
 from roostd.slurm.sync import diff_nodes
 
+_log = structlog.get_logger(__name__)
+
+_UNTYPED_CURE = (
+    "Roost gives out the other nodes of their partitions only, and leaves jobs that do not fit"
+    " there to plain Slurm; see roost-slurm migrate --plan"
+)
 _TRANSITIONS = ("not_responding", "no_respond", "powering", "boot")
 
 
@@ -25,6 +33,7 @@ class SeenNodes:
         self.specs: Mapping[NodeName, NodeSpec] = {}
         self.socket_counts: Mapping[NodeName, int] = {}
         self._rules = SiteRules(), SiteRules()  # as last given, and with the nodes
+        self._warned = frozenset[NodeName]()
 
     @property
     def states(self) -> Mapping[NodeName, str]:
@@ -45,6 +54,18 @@ class SeenNodes:
         sockets = {node.spec.name: node.socket_count for node in nodes}
         self.socket_counts = sockets if sockets != self.socket_counts else self.socket_counts
         return events
+
+    def untyped(self, is_enforced: Callable[[str], bool]) -> Mapping[NodeName, tuple[str, ...]]:
+        """Return the partitions of the nodes whose GPUs have no types by index.
+
+        Nodes that are new among those of enforced partitions are logged.
+        """
+        found = {node.spec.name: node.spec.partitions for node in self.nodes if not node.is_typed}
+        enforced = {name for name, partitions in found.items() if any(map(is_enforced, partitions))}
+        if new := sorted(enforced - self._warned):
+            _log.warning("nodes_without_types_by_index", nodes=new[:20], cure=_UNTYPED_CURE)
+        self._warned = frozenset(enforced)
+        return found
 
     def absent(self, partitions: Iterable[str]) -> frozenset[str]:
         """Return those of some partitions that no node with GPUs is in; none before the nodes."""

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +11,7 @@ import structlog
 
 from roost_engine.domain.errors import SlurmError
 from roost_engine.domain.events import Event, NodeLost, QuotasSeen, SharesSeen
-from roost_engine.domain.model import JobId
+from roost_engine.domain.model import JobId, NodeName
 from roost_slurm.hooks.spool import SpoolReader
 from roost_slurm.text.assoc_mgr import AssocMgr
 from roost_slurm.text.versions import UnknownVersion, traits_of
@@ -260,7 +260,7 @@ class SlurmWatch:
             let_go_reasons=self._state.let_go_reasons,
             priorities=self._priorities,
             avoided=self._state.avoided_at(self._state.clock.now_s()),
-            outside=nodes_outside(self._state.config.listed_nodes(), self._nodes.specs.values()),
+            outside=self._outside(),
         )
         assert self._reader is not None
         at_s = self._state.clock.now_s()
@@ -338,9 +338,13 @@ class SlurmWatch:
 
     def _by_settings(self, reader: JobReader) -> LookAt:
         """Return the last snapshot, to be read by the settings in effect."""
-        outside = nodes_outside(self._state.config.listed_nodes(), self._nodes.specs.values())
         asked = self._look_at(reader, self._state.clock.now_s())
-        return replace(asked, site=replace(self._site, outside=outside))
+        return replace(asked, site=replace(self._site, outside=self._outside()))
+
+    def _outside(self) -> Mapping[str, frozenset[NodeName]]:
+        state, specs = self._state, self._nodes.specs.values()
+        untyped = state.untyped_nodes, state.untyped_partitions()
+        return nodes_outside(state.config.listed_nodes(), specs, *untyped)
 
     def _show(self, look: Look) -> None:
         """Update the daemon's state from a poll."""
@@ -383,6 +387,7 @@ class SlurmWatch:
         events = self._nodes.apply(await self._slurm.nodes(), self._state.clock.now_s())
         self._leased.note_enforced(self._nodes.nodes)
         self._warn_of_absent(self._nodes.absent(self._state.config.partitions))
+        self._state.untyped_nodes = self._nodes.untyped(self._state.is_enforced)
         self._state.node_states.clear()
         self._state.node_states.update(self._nodes.states)
         for event in events:

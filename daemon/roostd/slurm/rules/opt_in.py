@@ -32,18 +32,28 @@ class OptIn:
 
 
 def nodes_outside(
-    listed: Mapping[str, Collection[str]], nodes: Iterable[NodeSpec]
+    listed: Mapping[str, Collection[str]],
+    nodes: Iterable[NodeSpec],
+    untyped: Collection[NodeName] = (),
+    untyped_partitions: Collection[str] = (),
 ) -> Mapping[str, frozenset[NodeName]]:
-    """Return the nodes of each partition with a list of nodes that are not on the list.
+    """Return the nodes that Roost does not give out, of each partition that has such nodes.
 
     Args:
-        listed: the list of each such partition.
+        listed: the list of nodes of each partition with a list.
         nodes: of the cluster.
+        untyped: nodes whose GPUs do not have types by index.
+        untyped_partitions: the enforced partitions of these.
     """
     specs = tuple(nodes)
+
+    def outside(spec: NodeSpec, partition: str) -> bool:
+        if partition not in spec.partitions:
+            return False
+        is_listed = partition not in listed or spec.name in listed[partition]
+        return not is_listed or (spec.name in untyped and partition in untyped_partitions)
+
     return {
-        partition: frozenset(
-            spec.name for spec in specs if partition in spec.partitions and spec.name not in names
-        )
-        for partition, names in listed.items()
+        partition: frozenset(spec.name for spec in specs if outside(spec, partition))
+        for partition in sorted({*listed, *untyped_partitions})
     }

@@ -102,7 +102,7 @@ class Site:
 
     async def tell(self, *events: Event) -> None:
         """Put events and wait until the engine has had them all."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             for event in events:
                 await self.loop.report(event)
 
@@ -258,7 +258,7 @@ async def test_a_new_engine_is_told_the_world_and_what_people_said_but_no_old_ev
 
     site.loop.restart([seen("n7")])
     async with site.turning():
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await waiting
 
     assert site.kinds() == ["NodeSeen", "TimerPinned"]

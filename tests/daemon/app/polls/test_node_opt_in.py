@@ -1,6 +1,7 @@
 """Accounts, QoS and nodes that roostd steers; all else is Slurm's, and waits for nothing."""
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from roost_slurm.text.squeue import SlurmJobState
 from roostd.app.polls.node_opt_in import NodeOptIn
 from roostd.config.config import Config
 from roostd.config.loaded_config import load_config
+from roostd.slurm.port import SlurmNode
 from roostd.state import DaemonState
 from roostd.telemetry.board import ProbeBoard
 from roostd.testing.busy_state import StillClock
@@ -115,6 +117,41 @@ async def test_a_job_that_fits_no_listed_node_waits_in_slurm_and_for_nothing_of_
         assert late not in daemon.daemon.parts.watch.leased()
         slurm.end(fill[-1])
         assert slurm.state(late) is SlurmJobState.RUNNING
+
+
+class StockTypes(SlurmStandIn):
+    """Nodes n3 and n4 have the GPU types of a stock site: Slurm holds what is pinned there."""
+
+    async def nodes(self) -> tuple[SlurmNode, ...]:
+        shown = await super().nodes()
+        return tuple(replace(one, is_typed=one.spec.name not in ("n3", "n4")) for one in shown)
+
+
+async def test_nodes_without_types_by_index_are_left_to_slurm_where_roost_enforces(
+    tmp_path: Path,
+) -> None:
+    slurm = StockTypes([builders.node(f"n{number}") for number in range(1, 5)])
+    before, after = config(tmp_path, mode="shadow"), config(tmp_path)
+    async with running(slurm, before, lambda: after) as daemon:
+        assert daemon.daemon.state.untyped_partitions() == frozenset()
+        daemon.daemon.reload()
+        await daemon.until(lambda: daemon.daemon.state.config is after, "the reload")
+        jobs = [slurm.submit(gpus_per_node=8)[0] for _ in range(4)]
+        await daemon.until(
+            lambda: all(slurm.state(one) is SlurmJobState.RUNNING for one in jobs), "all start"
+        )
+
+        placed = [one for one in jobs if one in daemon.places()]
+        assert {node for one in placed for node in await daemon.allocated(one)} == {"n1", "n2"}
+        (third, _) = [one for one in jobs if one not in placed]
+        assert (
+            "does not fit now on main's nodes with types by index"
+            in (await explained(daemon, third)).reason
+        )
+        assert not daemon.daemon.state.engine.config.standing_pins
+        async with daemon.operator() as operator:
+            shown = await operator.GetNode(pb.GetNodeRequest(name="n3"))
+            assert "no types g0, g1" in shown.problems[0]
 
 
 async def test_a_partition_without_a_list_has_all_nodes(

@@ -14,6 +14,7 @@ from roost_engine.engine import Engine, EngineConfig
 from roost_engine.plugins.plugins import Policies
 from roost_slurm.text.squeue import SlurmJobState
 from roostd.slurm.comment import JobComment
+from roostd.slurm.jobs import NO_LEASE
 from roostd.state import Owner
 
 PLACEMENT = Placement((NodeName("n1"),), (0, 1), Shape(node_count=1, gpus_per_node=2), Tier.NODE)
@@ -118,9 +119,7 @@ async def test_a_job_that_the_engine_released_keeps_its_reason(site: Site) -> No
     site.slurm.lease_s = None
     (later,) = site.slurm.submit(gpus_per_node=2)
     await site.look()
-    assert site.state.unmanaged[later].reason == (
-        "has no lease: it was submitted while roostd was away"
-    )
+    assert site.state.unmanaged[later].reason == NO_LEASE
 
 
 async def test_decisions_of_earlier_engines_are_forgotten_with_their_jobs(site: Site) -> None:

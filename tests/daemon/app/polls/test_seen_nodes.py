@@ -1,6 +1,9 @@
 """The nodes of the last poll: what has changed, and what the readings of the queue need of them."""
 
+from dataclasses import replace
+
 import pytest
+from structlog.testing import capture_logs
 
 from roost_engine.domain.events import NodeLost, NodeSeen
 from roost_engine.testing.builders import node
@@ -41,6 +44,21 @@ def test_partitions_without_a_node_are_known_once_there_are_nodes() -> None:
     seen.apply((shown("a"),), 1.0)
     (partition,) = node("a").partitions
     assert seen.absent({"mian", partition}) == {"mian"}
+
+
+def test_nodes_without_types_by_index_are_told_with_their_partitions() -> None:
+    seen, enforced = SeenNodes(), set[str]()
+    stock = replace(shown("b"), is_typed=False)
+    seen.apply((shown("a"), stock), 1.0)
+    with capture_logs() as logs:
+        assert seen.untyped(enforced.__contains__) == {"b": stock.spec.partitions}
+        assert logs == []
+        enforced.update(stock.spec.partitions)
+        for _ in range(2):
+            assert seen.untyped(enforced.__contains__) == {"b": stock.spec.partitions}
+    assert [(one["event"], one["nodes"]) for one in logs] == [
+        ("nodes_without_types_by_index", ["b"])
+    ]
 
 
 @pytest.mark.parametrize(

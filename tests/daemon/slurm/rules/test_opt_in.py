@@ -2,6 +2,7 @@
 
 import pytest
 
+from roost_engine.domain.model import NodeName
 from roost_engine.testing import builders
 from roost_slurm.text.squeue import QueuedJob
 from roostd.slurm.rules.opt_in import OptIn, nodes_outside
@@ -42,3 +43,9 @@ def test_the_nodes_of_a_partition_that_it_does_not_list_are_outside() -> None:
     ]
     assert nodes_outside({"main": {"n1", "n9"}}, nodes) == {"main": frozenset({"n2"})}
     assert nodes_outside({}, nodes) == {}
+    untyped = {NodeName("n1")}
+    assert nodes_outside({}, nodes, untyped, {"main"}) == {"main": frozenset({"n1"})}
+    assert nodes_outside({"main": {"n1", "n9"}}, nodes, untyped, {"main"}) == {
+        "main": frozenset({"n1", "n2"})
+    }
+    assert nodes_outside({}, nodes, untyped) == {}
