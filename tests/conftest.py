@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -38,6 +39,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # A shell starts so what it puts into the background, and every program inherits it.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if LIBRARY_FOLDER not in os.environ:  # workers inherit it
         os.environ[LIBRARY_FOLDER] = tempfile.mkdtemp(prefix="roost-nvml-")
         config.add_cleanup(

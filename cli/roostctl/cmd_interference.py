@@ -115,9 +115,12 @@ def _login(user_id: int) -> str:
 
 def _summary(found: pb.GetInterferenceResponse) -> str:
     if not found.model:
-        return "No job has reported its progress yet."
+        return "No job has reported its progress yet; docs/interference.md shows how jobs do so."
     name = safe_text(found.model)
     learned = f"{counted(found.row_count, 'row')} of {counted(found.kind_count, 'kind')} learned."
+    shown = len(found.rows), len(found.kinds)
+    if shown[0] < found.row_count or shown[1] < found.kind_count:
+        learned += f" Shown: {counted(shown[0], 'row')} and {counted(shown[1], 'kind')} (--last)."
     if not found.decides:
         return f"{name} predicts, and decides nothing (policy.model). {learned}"
     corrected = counted(found.correcting_count, "row")

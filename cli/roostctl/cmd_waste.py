@@ -89,6 +89,8 @@ def _row(entry: pb.WasteEntry) -> list[Cell]:
 def _hours(gpu_h: float) -> str:
     if gpu_h <= 0:
         return ABSENT
+    if gpu_h < 0.05:
+        return "<0.1"
     return f"{gpu_h:.1f}" if gpu_h < 100 else f"{gpu_h:.0f}"
 
 

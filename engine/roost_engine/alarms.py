@@ -67,13 +67,12 @@ class Alarms:
 
     def announce(self, at_s: float, actions: list[Action]) -> None:
         """Ask to be woken at the next alarm that still matters, unless that is asked already."""
-        table, alarms = self._table, self._table.alarms
+        table, alarms, next_s = self._table, self._table.alarms, inf
         if self._announced_s <= at_s:
             self._announced_s = inf
-        next_s = inf
         while alarms:
             next_s, job_id = alarms[0]
-            if table.is_awaited(next_s, job_id):
+            if job_id in table.placing or table.is_awaited(next_s, job_id):
                 break
             heappop(alarms)
             next_s = inf

@@ -12,7 +12,7 @@ from typing import assert_never
 
 from roost_engine.agents.team import AgentCandidates, Team
 from roost_engine.alarms import Alarms
-from roost_engine.cluster.node_sets import EVERY_NODE, NodeSet
+from roost_engine.cluster.node_sets import EVERY_NODE, NO_NODES, NodeSet
 from roost_engine.domain.actions import Action
 from roost_engine.domain.config import EngineConfig, Passing
 from roost_engine.domain.errors import UnknownJob
@@ -27,6 +27,7 @@ from roost_engine.domain.events import (
     JobWithdrawn,
     LinksSeen,
     LoadSeen,
+    MemorySeen,
     NodeLost,
     NodeSeen,
     PairsSeen,
@@ -109,6 +110,8 @@ class Engine:
             self.seating = Seating(
                 policies.sharing, self._table, policies.candidates, policies.separation
             )
+        rare_rules = self._preempt.migrates, self._standing.is_final, self._team is not None
+        self._has_rare_rules = any(rare_rules)
         self._alarms = Alarms(
             self._table,
             self._standing,
@@ -232,31 +235,41 @@ class Engine:
             self._alarms.ring(at_s, actions)
         if queue.limited:
             self._alarms.hand_over(at_s, actions)
-        if table.clearing or (self._preempt.migrates and self._preemption.has_migrations):
+        if table.clearing or self._has_rare_rules:
+            self._advance_others(event, at_s, actions)
+        is_stirred = queue.is_stirred or self._free.freed != NO_NODES or self.seating is not None
+        if is_stirred:
+            self._serve(at_s, actions)
+        if table.running:
+            is_speed_alone = isinstance(event, SpeedSeen) and not is_stirred and not actions
+            if not (is_speed_alone and self._preemption.is_settled(at_s)):
+                self._preemption.consider(self._pass.reserved, at_s, actions)
+        self._alarms.announce(at_s, actions)
+        if self._faults.pending:
+            actions += self._faults.take()
+        return tuple(actions)
+
+    def _advance_others(self, event: Event, at_s: float, actions: list[Action]) -> None:
+        """Advance what is rare: jobs that others make way for, pins that are final, agents."""
+        if self._table.clearing or (self._preempt.migrates and self._preemption.has_migrations):
             self._preemption.advance(at_s, actions)
         if self._standing.is_final and (fixed := self._standing.final_head()) is not None:
             self._pass.place_if_cleared(fixed, at_s, actions)
         if self._team is not None:
             self._share_out(self._team, event)
-        is_stirred = queue.is_stirred or bool(self._free.freed)
-        can_try = is_stirred and self.config.window_count > 0
+
+    def _serve(self, at_s: float, actions: list[Action]) -> None:
+        """Offer GPUs to the jobs that wait, now that the queue or a node has changed."""
+        queue, config = self._table.queue, self.config
+        can_try = config.window_count > 0 and (queue.is_stirred or self._free.freed)
         if can_try and queue.begin_pass(self.cluster, self.policies.candidates, at_s):
-            self._pass.run(at_s, actions, self.config.window_count)
+            self._pass.run(at_s, actions, config.window_count)
         if self.seating is not None:
             put = partial(self._pass.place, at_s=at_s, actions=actions)
             self.seating.place(self._pass.reserved, at_s, put)
             self.seating.separate(self._pass.reserved, at_s, actions)
-            is_stirred = True
-        if is_stirred:
-            for job_id, group in queue.end_pass():
-                report_group(table.jobs[job_id], group, self.config.hand_over_s, actions)
-        is_speed_alone = isinstance(event, SpeedSeen) and not is_stirred and not actions
-        if table.running and not (is_speed_alone and self._preemption.is_settled(at_s)):
-            self._preemption.consider(self._pass.reserved, at_s, actions)
-        self._alarms.announce(at_s, actions)
-        if self._faults.pending:
-            actions += self._faults.take()
-        return tuple(actions)
+        for job_id, group in queue.end_pass():
+            report_group(self._table.jobs[job_id], group, config.hand_over_s, actions)
 
     def _apply(self, event: Event, actions: list[Action]) -> None:
         match event:  # frequent events first: cases are compared from the top
@@ -276,6 +289,8 @@ class Engine:
             case LinksSeen():
                 if (running := self._table.jobs.get(event.job_id)) is not None:
                     running.note_links(event.nvlink_frac, event.pcie_frac, event.nic_frac)
+            case MemorySeen():
+                pass  # what jobs that share GPUs need; the seating has noted it
             case JobsStopped():
                 for job_id in event.job_ids:
                     self._preemption.requeue(job_id, event.at_s, actions)

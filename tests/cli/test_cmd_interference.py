@@ -149,7 +149,15 @@ def test_names_that_a_terminal_would_obey_are_escaped(ask: Run, daemon: FakeInte
 
 def test_nothing_learned_is_said(ask: Run, daemon: FakeInterference) -> None:
     daemon.answer = pb.GetInterferenceResponse()
-    assert ask().stdout == "No job has reported its progress yet.\n"
+    told = "No job has reported its progress yet; docs/interference.md shows how jobs do so."
+    assert ask(COLUMNS="200").stdout == f"{told}\n"
+
+
+def test_lines_that_are_left_out_are_said(ask: Run, daemon: FakeInterference) -> None:
+    assert "Shown" not in ask(COLUMNS="200").stdout
+    daemon.answer.row_count = 31
+    told = "31 rows of 1 kind learned. Shown: 2 rows and 1 kind (--last)."
+    assert told in ask(COLUMNS="200").stdout
 
 
 def test_an_older_daemon_is_told_so(run: Run) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ SAME = (NodeShare(NodeName("n1"), (0, 1)),)
 
 
 @pytest.fixture
-def journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Three days: 40 watched jobs, 20 enforced ones as chosen, 3 left to Slurm."""
     written = Journal.open(tmp_path)
     written.write([past_job(n, 60_001 + n % 4, n % 3) for n in range(40)])
@@ -31,7 +32,9 @@ def journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("TZ", "UTC")
     time.tzset()
     monkeypatch.setattr(time, "time", lambda: NOW_S)
-    return tmp_path
+    yield tmp_path
+    monkeypatch.undo()
+    time.tzset()  # the C library remembers the zone
 
 
 def run(journal: Path, *args: str, columns: str = "100") -> Result:

@@ -94,6 +94,14 @@ def test_the_share_of_idle_hours_is_told(ask: Run) -> None:
     assert "15% of 200 held GPU-hours were idle." in text
 
 
+def test_a_few_minutes_are_not_shown_as_none(ask: Run, daemon: FakeWaste) -> None:
+    del daemon.answer.entries[1:]
+    daemon.answer.entries[0].held_gpu_h = daemon.answer.entries[0].idle_gpu_h = 0.02
+    lines = ask().stdout.splitlines()
+    assert lines[1].split()[2:5] == ["<0.1", "<0.1", "-"]
+    assert "100% of <0.1 held GPU-hours were idle." in lines[2]
+
+
 def test_hours_without_telemetry_are_not_told_as_busy_ones(ask: Run, daemon: FakeWaste) -> None:
     for entry in daemon.answer.entries:
         entry.idle_gpu_h, entry.unknown_gpu_h = 0.0, entry.held_gpu_h

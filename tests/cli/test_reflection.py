@@ -46,7 +46,7 @@ def call(
         response_deserializer=GetMessageClass(described.output_type).FromString,
     )
     message = ParseDict(request, GetMessageClass(described.input_type)())
-    return MessageToDict(respond(message, timeout=10), preserving_proto_field_name=True)
+    return MessageToDict(respond(message, timeout=60), preserving_proto_field_name=True)
 
 
 def test_every_question_of_the_cli_can_be_asked(

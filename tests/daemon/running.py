@@ -16,7 +16,7 @@ from roostd.app.daemon import Daemon
 from roostd.config.config import Config
 from roostd.testing.slurm_stand_in import SlurmStandIn
 
-PATIENCE_S = 10.0
+PATIENCE_S = 60.0  # what does not come at all is noticed; the machine may be busy
 
 
 def config(folder: Path, **settings: Any) -> Config:

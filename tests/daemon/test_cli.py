@@ -15,7 +15,7 @@ from tests.early_signals import program_with_signal
 from roost_formats.testing.run_time_models import install_run_times
 from roostd.cli import EXIT_CONFIG, EXIT_LOCKED, EXIT_OK, main
 
-START_S = 30.0
+START_S = 100.0
 PROGRAM = (sys.executable, "-m", "roostd.cli")
 
 
@@ -270,7 +270,9 @@ def test_the_decision_loop_feeds_the_watchdog(folder: Path) -> None:
         for _ in range(4):
             daemon.hear("WATCHDOG=1")
 
-        assert time.monotonic() - began_s < 5.0
+        assert (
+            time.monotonic() - began_s < 30.0
+        )  # without a limit it turns every 10 s or less often
 
 
 def test_a_killed_daemon_starts_again_on_what_it_left(folder: Path) -> None:

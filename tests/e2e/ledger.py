@@ -6,7 +6,7 @@ job that has ended.
 
 import re
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -56,6 +56,19 @@ def submit(slurm: LocalSlurm, *options: str, command: str = "true", user: str | 
     return slurm.submit(*options, script=_SCRIPT.format(command=command), user=user)
 
 
+def until(done: Callable[[], bool], what: str, timeout_s: float = 60.0) -> None:
+    """Poll until something holds; a test fails where it does not in time."""
+    deadline_s = time.monotonic() + timeout_s
+    while not done():
+        assert time.monotonic() < deadline_s, what
+        time.sleep(0.1)
+
+
+def until_exists(path: Path) -> str:
+    """Return the command of a job that ends when a test makes a file: no sleep is long enough."""
+    return f"while [ ! -e {path} ]; do sleep 0.2; done"
+
+
 def wait_until_over(slurm: LocalSlurm, job_ids: Iterable[str], timeout_s: float) -> None:
     """Wait until Slurm is done with all of them."""
     missing, deadline_s = set(job_ids), time.monotonic() + timeout_s
@@ -96,7 +109,7 @@ def _outcome(state: str, output: str) -> Outcome:
 def planned(stack: Stack, job_id: str) -> Gpus:
     """What roostd chose for a job."""
     request = operator_pb2.GetJobRequest(job_id=job_id)
-    job = stack.operator().GetJob(request, timeout=5.0)
+    job = stack.operator().GetJob(request, timeout=60.0)
     return {share.node: tuple(share.gpu_indices) for share in job.planned}
 
 

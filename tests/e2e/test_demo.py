@@ -69,7 +69,7 @@ def command_line(process: Path) -> bytes:
 
 def test_runs_on_a_stand_in_where_there_is_no_slurm(short_folder: Path) -> None:
     demo = start(short_folder, "--embedded", "--job-s", "0.5")
-    printed, complaints = demo.communicate(timeout=60.0)
+    printed, complaints = demo.communicate(timeout=110.0)
     assert demo.returncode == 0, printed + complaints
     lines = printed.splitlines()
     assert "stand-in" in lines[0]
@@ -85,7 +85,7 @@ def test_runs_on_a_stand_in_where_there_is_no_slurm(short_folder: Path) -> None:
 
 def test_a_time_limit_that_is_hit_is_told_with_a_longer_one(short_folder: Path) -> None:
     demo = start(short_folder, "--embedded", "--job-s", "60", "--limit-s", "3")
-    printed, complaints = demo.communicate(timeout=60.0)
+    printed, complaints = demo.communicate(timeout=110.0)
     assert demo.returncode == 1, printed + complaints
     assert re.search(r"gave up after 3 s: \d+ of 20 jobs had not started", printed)
     assert "--limit-s 6 waits longer" in printed
@@ -153,6 +153,6 @@ def test_interrupted_it_cleans_up(short_folder: Path) -> None:
         assert demo.poll() is None
     time.sleep(1.0)  # into the midst of it
     demo.send_signal(signal.SIGINT)
-    printed, complaints = demo.communicate(timeout=30.0)
+    printed, complaints = demo.communicate(timeout=60.0)
     assert demo.returncode == 130, printed + complaints
     assert_nothing_is_left(short_folder)

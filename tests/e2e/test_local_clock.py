@@ -52,19 +52,25 @@ class Clock:
         self._file.write_bytes(bytes(8))
         self._file.chmod(0o644)
 
-    def set(self, ahead_s: int) -> None:
-        """Set it this much ahead of the machine's."""
+    def set(self, ahead_s: int, settle_s: float = 2.0) -> None:
+        """Set it this much ahead of the machine's, and wait until every daemon has looked at it."""
         self.ahead_s = ahead_s
         with self._file.open("r+b") as file:
             file.write(struct.pack("=q", ahead_s))
-        time.sleep(2.0)  # every daemon has looked at it
+        time.sleep(settle_s)
 
     @property
     def environment(self) -> dict[str, str]:
         return {"LD_PRELOAD": str(self._library), "SET_CLOCK_FILE": str(self._file)}
 
     def plan(self, plan: ClusterPlan) -> ClusterPlan:
-        return replace(plan, environment=self.environment)
+        """Return a plan under this clock, without Prolog and Epilog.
+
+        slurmd measures how long they take by the wall clock. One that runs when the clock is set
+        has failed, so Slurm drains the node and holds the job for good, with Roost or without.
+        """
+        hooks = replace(plan.hooks, prolog=None, epilog=None, task_prolog=None)
+        return replace(plan, environment=self.environment, hooks=hooks)
 
 
 class OtherHost:
@@ -185,7 +191,7 @@ def test_no_job_is_lost_while_the_clock_is_set_back(site: tuple[Stack, Clock]) -
 
 def is_served(stack: Stack) -> bool:
     """Whether roostd answers."""
-    return bool(stack.operator().GetStatus(operator_pb2.GetStatusRequest(), timeout=10.0).version)
+    return bool(stack.operator().GetStatus(operator_pb2.GetStatusRequest(), timeout=60.0).version)
 
 
 def test_credentials_of_a_clock_that_differs_stop_roost_and_no_job(
@@ -197,20 +203,20 @@ def test_credentials_of_a_clock_that_differs_stop_roost_and_no_job(
         wait_for_slurm(stack, is_lost=True)
         host.clock.set(clock.ahead_s + 2 * HOUR_S)  # they are from the future
         jobs = {submit(stack.slurm, f"--gres=gpu:{count}"): count for count in (2, 3)}
-        wait_until_over(stack.slurm, jobs, 60.0)
+        wait_until_over(stack.slurm, jobs, 120.0)
         assert_all_completed(stack.slurm, jobs)
         assert stack.operator().GetStatus(operator_pb2.GetStatusRequest()).slurm_fault
         assert "Expired credential" in stack.slurm.controller_log
         assert "Rewound credential" in stack.slurm.controller_log
     wait_for_slurm(stack, is_lost=False)
     jobs = {submit(stack.slurm, "--gres=gpu:4"): 4}
-    wait_until_over(stack.slurm, jobs, 60.0)
+    wait_until_over(stack.slurm, jobs, 120.0)
     assert_all_completed(stack.slurm, jobs)
 
 
 def wait_for_slurm(stack: Stack, *, is_lost: bool) -> None:
     """Wait until roostd says that Slurm does not answer it, or does again."""
-    deadline_s = time.monotonic() + 60.0
+    deadline_s = time.monotonic() + 90.0
     while bool(stack.operator().GetStatus(operator_pb2.GetStatusRequest()).slurm_fault) != is_lost:
         assert time.monotonic() < deadline_s, stack.log("roostd")[-2000:]
         time.sleep(0.2)

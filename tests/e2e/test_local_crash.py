@@ -41,7 +41,7 @@ def test_every_job_starts_by_its_lease_when_roostd_dies_for_good(roostd: Stack, 
     )
     jobs = submit_all(roostd) | dict.fromkeys(filler, 8)
     wait_for_death(roostd.roostd_pid)
-    wait_until_over(roostd.slurm, jobs, 60.0)
+    wait_until_over(roostd.slurm, jobs, 120.0)
     assert_all_completed(roostd.slurm, jobs)
 
 
@@ -53,12 +53,12 @@ def test_takes_over_from_its_dead_self(roostd: Stack, point: str) -> None:
     wait_for_death(roostd.roostd_pid)
     roostd.stop_roostd()
     roostd.start_roostd()
-    wait_until_over(roostd.slurm, jobs, 60.0)
+    wait_until_over(roostd.slurm, jobs, 120.0)
     assert_all_completed(roostd.slurm, jobs)
 
 
 def wait_for_death(pid: int) -> None:
-    deadline_s = time.monotonic() + 30.0
+    deadline_s = time.monotonic() + 60.0
     while is_running(pid):
         assert time.monotonic() < deadline_s, "roostd never came by the fail point"
         time.sleep(0.05)
@@ -79,5 +79,5 @@ def test_survives_kills_at_random_instants(roostd: Stack) -> None:
         time.sleep(generator.uniform(0.0, 0.6))
         roostd.stop_roostd(signal.SIGKILL)
         roostd.start_roostd()
-    wait_until_over(roostd.slurm, jobs, 90.0)
+    wait_until_over(roostd.slurm, jobs, 120.0)
     assert_all_completed(roostd.slurm, jobs)

@@ -11,8 +11,8 @@ from dataclasses import replace
 import pytest
 from click.testing import CliRunner
 from tests.conftest import missing
-from tests.e2e.ledger import outcomes, submit, wait_until_over, without_node_hooks
-from tests.e2e.site.bed import ALICE, BOB, cleared_afterwards, occupy, until
+from tests.e2e.ledger import outcomes, submit, until, wait_until_over, without_node_hooks
+from tests.e2e.site.bed import ALICE, BOB, cleared_afterwards, occupy
 
 from roost_demo.stack import NodeKind, Stack
 from roost_proto.v1 import operator_pb2 as pb
@@ -56,7 +56,7 @@ def teach(stack: Stack) -> None:
     """Let jobs of both users run: four of Bob's beside twelve of Alice's."""
     slow = [send(stack, BOB, gpus=1, command=f"sleep {LONG_S}") for _ in range(4)]
     quick = [send(stack, ALICE, gpus=1, command="true") for _ in range(12)]
-    wait_until_over(stack.slurm, slow + quick, LONG_S + 40.0)
+    wait_until_over(stack.slurm, slow + quick, LONG_S + 120.0)
 
 
 def send(stack: Stack, user: str, *options: str, gpus: int = 8, command: str = "sleep 1") -> str:
@@ -196,7 +196,7 @@ def test_a_held_job_a_dependent_one_and_tasks_beyond_a_limit_wait_as_slurm_says(
     assert most == 1
     assert stack.slurm.state(held) == "PENDING"
     stack.slurm.run("scontrol", "release", held)
-    wait_until_over(stack.slurm, [held], 30.0)
+    wait_until_over(stack.slurm, [held], 60.0)
 
 
 def test_a_job_of_a_higher_tier_starts_first(stack: Stack, holder: str) -> None:
@@ -214,7 +214,7 @@ def test_jobs_without_gpus_and_jobs_left_to_slurm_run_beside_the_queue(
     queued(stack, *waiting)
     cpu = submit(stack.slurm, "-c1", "-t1", command="true")
     left = submit(stack.slurm, "-t1", "--gres=gpu:g3:1", command="sleep 1")
-    wait_until_over(stack.slurm, [cpu], 20.0)
+    wait_until_over(stack.slurm, [cpu], 60.0)
     stack.slurm.run("scancel", holder)
     wait_until_over(stack.slurm, [*waiting, left], 60.0)
     assert outcomes(stack.slurm, [left])[left].gpus == {"n1": (3,)}

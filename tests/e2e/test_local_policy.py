@@ -17,8 +17,8 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 from tests.conftest import missing
-from tests.e2e.ledger import without_node_hooks
-from tests.e2e.site.bed import ALICE, BOB, assert_runs, jobs, told, until
+from tests.e2e.ledger import until, without_node_hooks
+from tests.e2e.site.bed import ALICE, BOB, assert_runs, jobs, told
 
 from roost_demo.stack import NodeKind, Stack
 from roost_engine.gate.offer_features import CONTEXT_COLUMNS, OFFER_COLUMNS

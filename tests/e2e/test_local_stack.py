@@ -31,7 +31,7 @@ def stack() -> Iterator[Stack]:
 def test_a_newcomer_displaces_the_job_that_has_had_more_service(stack: Stack) -> None:
     trainer = train(stack)
     newcomer = submit(stack.slurm, "--gres=gpu:8", command="sleep 2")
-    wait_until_over(stack.slurm, [newcomer, trainer], 40.0)
+    wait_until_over(stack.slurm, [newcomer, trainer], 100.0)
 
     assert len(resumptions(stack, trainer)) == 2
     assert_lost_no_more_than_an_interval(stack, trainer)
@@ -43,7 +43,7 @@ def test_a_job_without_a_checkpoint_keeps_its_gpus(stack: Stack) -> None:
     kept = submit(stack.slurm, "--gres=gpu:8", command="sleep 4")
     stack.slurm.wait_for_state(kept, "RUNNING")
     newcomer = submit(stack.slurm, "--gres=gpu:8", command="true")
-    wait_until_over(stack.slurm, [kept, newcomer], 40.0)
+    wait_until_over(stack.slurm, [kept, newcomer], 100.0)
 
     first, second = (outcomes(stack.slurm, [job_id])[job_id] for job_id in (kept, newcomer))
     assert first.state == second.state == "COMPLETED"

@@ -1,11 +1,10 @@
 """Jobs that Slurm 22.05 gives only the GPU indices of their first pin: they start all the same."""
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 from tests.conftest import missing
-from tests.e2e.ledger import planned
+from tests.e2e.ledger import planned, until
 
 from roost_demo.stack import NodeKind, Stack
 from roost_proto.v1 import operator_pb2 as pb
@@ -50,13 +49,6 @@ def take(stack: Stack, node: str) -> str:
     return job_id
 
 
-def until(done: Callable[[], bool], what: str, timeout_s: float = 20.0) -> None:
-    deadline_s = time.monotonic() + timeout_s
-    while not done():
-        assert time.monotonic() < deadline_s, what
-        time.sleep(0.05)
-
-
 def explain(stack: Stack, job_id: str) -> pb.Explanation:
     return stack.operator().ExplainJob(pb.ExplainJobRequest(job_id=job_id))
 
@@ -64,7 +56,7 @@ def explain(stack: Stack, job_id: str) -> pb.Explanation:
 def test_a_requeued_job_starts_on_the_same_indices_of_another_node(
     stack: Stack, requeued: str
 ) -> None:
-    stack.slurm.wait_for_state(requeued, "RUNNING", timeout_s=8.0)
+    stack.slurm.wait_for_state(requeued, "RUNNING")
     assert planned(stack, requeued) == {"n2": (0, 1)}
     until(lambda: bool(explain(stack, requeued).job.allocated), "roostd sees it run")
     told = explain(stack, requeued).job
@@ -75,12 +67,18 @@ def test_a_job_whose_indices_are_busy_everywhere_is_handed_over(
     stack: Stack, requeued: str
 ) -> None:
     holder = take(stack, "n2")
-    until(lambda: "waits for GPUs 0,1 of a node" in explain(stack, requeued).job.reason, "it says")
-    assert 0.0 < explain(stack, requeued).job.wait_left_s <= HAND_OVER_S
-    until(lambda: "roost:let-go" in stack.slurm.show_job(requeued), "it is Slurm's", 10.0)
+    told = list[pb.Job]()
+
+    def is_told() -> bool:
+        told[:] = [explain(stack, requeued).job]
+        return "waits for GPUs 0,1 of a node" in told[0].reason
+
+    until(is_told, "it says so")
+    assert 0.0 < told[0].wait_left_s <= HAND_OVER_S
+    until(lambda: "roost:let-go" in stack.slurm.show_job(requeued), "it is Slurm's")
     shown = stack.slurm.show_job(requeued)
     assert "ReqNodeList=(null)" in shown
     until(lambda: "was pinned and released" in explain(stack, requeued).job.reason, "it says why")
     stack.slurm.run("scancel", holder)
-    stack.slurm.wait_for_state(requeued, "RUNNING", timeout_s=10.0)
+    stack.slurm.wait_for_state(requeued, "RUNNING")
     assert "Nodes=n2" in stack.slurm.show_job(requeued)

@@ -23,7 +23,7 @@ def test_a_tls_file_that_cannot_be_read_is_named(missing: str, tmp_path: Path) -
 async def test_a_channel_without_tls_reaches_the_daemon(fake_daemon: FakeDaemon) -> None:
     async with DaemonAddress(target=fake_daemon.target).open_channel() as channel:
         stub = placement_pb2_grpc.PlacementStub(channel)
-        plan = await stub.GetPlan(placement_pb2.GetPlanRequest(slurm_job_id=1), timeout=10.0)
+        plan = await stub.GetPlan(placement_pb2.GetPlanRequest(slurm_job_id=1), timeout=60.0)
     assert plan.managed is False
 
 
@@ -33,6 +33,6 @@ async def test_an_answer_above_64_kib_is_refused() -> None:
     async with DaemonAddress(target=daemon.target).open_channel() as channel:
         stub = placement_pb2_grpc.PlacementStub(channel)
         with pytest.raises(grpc.aio.AioRpcError) as refused:
-            await stub.GetPlan(placement_pb2.GetPlanRequest(slurm_job_id=1), timeout=10.0)
+            await stub.GetPlan(placement_pb2.GetPlanRequest(slurm_job_id=1), timeout=60.0)
     await daemon.stop()
     assert refused.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED

@@ -94,7 +94,7 @@ def test_the_command_cleans_up_on_an_interrupt() -> None:
         conf = Path(process.stdout.readline().strip().removeprefix("export SLURM_CONF="))
         assert conf.is_file()
         process.send_signal(signal.SIGINT)
-        assert process.wait(timeout=20) == 0
+        assert process.wait(timeout=60) == 0
     assert not conf.parent.parent.exists()
     assert _processes_of(conf.parent.parent) == []
 

@@ -10,11 +10,11 @@ from roost_engine.domain.config import FINAL_PIN_AFTER_S, PIN_MARGIN_S
 from roost_engine.domain.pair_correction import PairCorrection
 from roost_engine.engine import Engine, EngineConfig
 from roost_engine.plugins.plugins import Models, Plugins
+from roost_engine.policies.neighbour_losses import PredictsLosses
 from roost_engine.policies.protocols import ScorePolicy
 from roost_engine.prediction.run_time_model import RunTimeBlend
 from roost_engine.prediction.speed_table import ModelSpeeds
 from roost_engine.scoring.heuristic import HeuristicScore
-from roost_engine.scoring.neighbours import NeighbourScore
 from roost_engine.sharing.pairs import PairSpeed
 from roost_formats.journal.codec import encode
 from roost_formats.journal.records import RunHead
@@ -132,7 +132,7 @@ class EngineRuns:
     def _pairs(self, score: ScorePolicy) -> tuple[PairCorrection, ...]:
         """Return what progress has taught of the model of a score, for the whole run."""
         tracker = self._state.progress
-        is_asked = isinstance(score, NeighbourScore) and score.name == tracker.model
+        is_asked = isinstance(score, PredictsLosses) and score.name == tracker.model
         return pairs_of(tracker.table.state()) if is_asked else ()
 
     def _load_score(self) -> ScorePolicy:

@@ -5,7 +5,7 @@ from math import isfinite
 
 from roost_engine.domain.actions import Decision, Exclusions
 from roost_engine.domain.errors import UnknownJob, UnknownNode
-from roost_engine.domain.model import JobId, NodeName
+from roost_engine.domain.model import JobId, JobSpec, NodeName
 from roost_engine.job_record import JobRecord, JobState
 from roost_engine.plugins.plugins import HEURISTICS
 from roost_engine.scoring.heuristic import HeuristicScore
@@ -216,6 +216,8 @@ def explanation(state: DaemonState, job_id: JobId) -> pb.Explanation:
     if isinstance(record, JobRecord):
         exclusions = record.exclusions
         add_outlook(message, state, record)
+        for problem in _memory_problem(state, record.spec):
+            message.comment.problems.append(problem)
         believed = timers.sensitivity(state, record.spec)
         if believed is not None:
             message.sensitivity.CopyFrom(believed)
@@ -244,6 +246,23 @@ def _comment(state: DaemonState, job_id: JobId) -> pb.JobComment | None:
     if said is None:
         return None
     return pb.JobComment(model=said.model, checkpoint_s=said.checkpoint_s, problems=said.problems)
+
+
+def _memory_problem(state: DaemonState, job: JobSpec) -> Iterator[str]:
+    """Yield that a job counts with more GPU memory than its comment states, if it does."""
+    said, seating = state.comments.get(job.job_id), state.engine.seating
+    if said is None or seating is None or not job.shares_gpus:
+        return
+    needed_bytes = seating.hosts.needed_bytes(job)
+    if 0 < said.gpu_memory_bytes < needed_bytes:
+        yield (
+            f"memory: it states {_gib(said.gpu_memory_bytes)} of each GPU, and runs of this user"
+            f" and name have used more: {_gib(needed_bytes)} count"
+        )
+
+
+def _gib(size_bytes: int) -> str:
+    return f"{size_bytes / (1 << 30):.4g} GiB"
 
 
 def node_problems(

@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 
 from roost_engine.domain.job_kind import user_and_name
+from roost_engine.policies.neighbour_losses import PredictsLosses
 from roost_engine.prediction.interference_table import ALONE, Key, Residuals
-from roost_engine.scoring.neighbours import NeighbourScore
 from roost_engine.sharing.pairs import CorrectedPair
 from roost_proto.v1 import interference_pb2 as pb
 from roost_proto.v1 import interference_pb2_grpc as pb_grpc
@@ -40,13 +40,13 @@ def response(state: DaemonState, count: int) -> pb.GetInterferenceResponse:
         count: at most so many of each; 0: 20.
     """
     tracker, score = state.progress, state.engine.policies.score
-    decides = isinstance(score, NeighbourScore)
+    deciding = score if isinstance(score, PredictsLosses) else None
     most = min(count or _DEFAULT_COUNT, _MOST_COUNT)
     rows, kinds = tracker.table.worst(None), tracker.table.kinds()
     return pb.GetInterferenceResponse(
-        model=score.name if isinstance(score, NeighbourScore) else tracker.model,
-        decides=decides,
-        correcting_count=len(score.corrections) if isinstance(score, NeighbourScore) else 0,
+        model=tracker.model if deciding is None else deciding.name,
+        decides=deciding is not None,
+        correcting_count=0 if deciding is None else deciding.correction_count,
         rows=[_row(*row) for row in rows[:most]],
         kinds=[_kind(*kind) for kind in list(kinds.items())[:most]],
         row_count=len(rows),

@@ -88,7 +88,8 @@ class JobReader:
         is_preemptible_qos: whether jobs of a QoS may be stopped though they name no checkpoint
             interval.
         is_sharing_qos: whether jobs of a QoS may share GPUs.
-        memory_of: returns what the jobs of a user and name need of each GPU; 0: not known.
+        memory_of: returns what the jobs of a user and name need of each GPU, if so much is stated;
+            0: not known.
         is_model: whether a name is a GPU model of this site. A gres of that name is a token, which
             job_submit.lua adds for each GPU and a pin keeps.
         why_left: returns why the site leaves a job to Slurm; None: Roost may place it.
@@ -100,7 +101,7 @@ class JobReader:
     accounts_memory: bool
     is_preemptible_qos: Callable[[str], bool] = lambda qos: False
     is_sharing_qos: Callable[[str], bool] = lambda qos: False
-    memory_of: Callable[[int, str], int] = lambda user_id, name: 0
+    memory_of: Callable[[int, str, int], int] = lambda user_id, name, stated_bytes: stated_bytes
     is_model: Callable[[str], bool] = lambda name: False
     why_left: Callable[[QueuedJob], str | None] = lambda job: None
 
@@ -132,8 +133,8 @@ class JobReader:
         comment = comment_of(detail) or JobComment()
         fixed = self._fixed_indices(job, request)
         shares, memory_bytes = self._shares_gpus(comment, detail, request), comment.gpu_memory_bytes
-        if shares and not memory_bytes:
-            memory_bytes = self.memory_of(job.user_id, detail.name)
+        if shares:
+            memory_bytes = self.memory_of(job.user_id, detail.name, memory_bytes)
         return JobSpec(
             job_id=job_id,
             user_id=job.user_id,

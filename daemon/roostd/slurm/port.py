@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from roost_engine.domain.errors import SlurmError
-from roost_engine.domain.model import JobId, NodeShare, NodeSpec, Placement
+from roost_engine.domain.model import JobId, NodeSpec, Placement
 from roost_slurm.text.commands import Argv
 from roost_slurm.text.scontrol import JobDetail, Settings
 from roost_slurm.text.shadow_question import FirstStart
@@ -110,9 +110,6 @@ class SlurmPort(Protocol):
 
     async def queue(self) -> QueueSnapshot:
         """Return the queue, as of now or later; calls at the same time share one dump."""
-
-    async def allocation(self, job_id: JobId) -> tuple[NodeShare, ...]:
-        """Return what a job holds now; empty when it holds nothing or is gone."""
 
     async def pin(
         self, job_id: JobId, placement: Placement, *, lease_s: int = 0, is_eligible: bool = False

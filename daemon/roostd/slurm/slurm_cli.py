@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from roost_engine.domain.errors import SlurmRefused, SlurmTimeout
-from roost_engine.domain.model import JobId, NodeName, NodeShare, NodeSpec, Placement
+from roost_engine.domain.model import JobId, NodeName, NodeSpec, Placement
 from roost_slurm.guards.seat_guards import is_guard
 from roost_slurm.text import commands
 from roost_slurm.text.commands import Argv
@@ -53,7 +53,6 @@ from roostd.slurm.request import (
     check_requeuable,
     is_pinned,
     pin_calls,
-    shares_of,
     unpin_calls,
 )
 from roostd.slurm.rules.rules_reader import RulesReader
@@ -224,11 +223,6 @@ class SlurmCli:
         if guards:
             with contextlib.suppress(SlurmRefused, SlurmTimeout):  # the next dump shows those left
                 await self._run(commands.cancel(guards[:_IDS_PER_CALL]))
-
-    async def allocation(self, job_id: JobId) -> tuple[NodeShare, ...]:
-        """See SlurmPort."""
-        detail = await self._detail(job_id)
-        return shares_of(detail) if detail else ()
 
     async def pin(
         self, job_id: JobId, placement: Placement, *, lease_s: int = 0, is_eligible: bool = False

@@ -2,7 +2,8 @@
 
 A kind is a user and a job's name without what varies from run to run. The expectation is the
 highest use of any GPU in the last runs, and a margin: frameworks keep what they have taken, but
-their use differs from run to run. A kind of which few runs were seen has none.
+their use differs from run to run. A kind of which few runs were seen has none. What a user states
+takes the place of the margin, but not of what earlier runs have used.
 """
 
 import json
@@ -48,17 +49,31 @@ class GpuMemoryPeaks:
         if len(self._peaks_bytes) > _MOST_KINDS:
             del self._peaks_bytes[next(iter(self._peaks_bytes))]
 
-    def need_bytes(self, user_id: int, name: str) -> int:
-        """Return what the next run is expected to need of each GPU at most; 0: not known."""
+    def need_bytes(self, user_id: int, name: str, stated_bytes: int = 0) -> int:
+        """Return what the next run is expected to need of each GPU at most; 0: not known.
+
+        Args:
+            user_id: of the job.
+            name: of the job.
+            stated_bytes: what its user states that it needs; 0: nothing.
+        """
         peaks = self._peaks_bytes.get(_kind(user_id, name), ())
         if len(peaks) < LEAST_RUNS:
-            return 0
-        return -(-int(max(peaks) * (1.0 + MARGIN_FRAC)) // _STEP_BYTES) * _STEP_BYTES
+            return stated_bytes
+        used_bytes = max(peaks)
+        if not stated_bytes:
+            return in_steps(int(used_bytes * (1.0 + MARGIN_FRAC)))
+        return in_steps(used_bytes) if used_bytes > stated_bytes else stated_bytes
 
     def text(self) -> str:
         """Return the text of the file."""
         kinds = {kind: list(peaks) for kind, peaks in self._peaks_bytes.items()}
         return json.dumps({"schema": _SCHEMA, "kinds": kinds}, separators=(",", ":"))
+
+
+def in_steps(size_bytes: int) -> int:
+    """Return a size rounded up to whole GiB."""
+    return -(-size_bytes // _STEP_BYTES) * _STEP_BYTES
 
 
 def read_peaks(text: str) -> GpuMemoryPeaks:

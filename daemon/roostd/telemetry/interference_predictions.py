@@ -14,9 +14,9 @@ from roost_engine.domain.job_kind import kind_of
 from roost_engine.domain.model import JobId, JobSpec
 from roost_engine.engine import Engine
 from roost_engine.job_record import JobRecord
+from roost_engine.policies.neighbour_losses import PredictsLosses
 from roost_engine.prediction.interference_estimates import InterferenceEstimates
 from roost_engine.prediction.interference_model import InterferenceModel
-from roost_engine.scoring.neighbour_predictor import NeighbourPredictor
 from roost_engine.scoring.neighbours import NeighbourScore
 from roost_formats.models.interference import load_interference
 from roostd.telemetry.progress import Expected
@@ -38,13 +38,13 @@ class InterferencePredictions:
 
     def __init__(self, load: Load = load_interference) -> None:
         self._load = load
-        self._shipped: NeighbourScore | None = None
+        self._shipped: PredictsLosses | None = None
         self.fault = ""
 
     async def ready(self, engine: Engine) -> str:
         """Load a model if one is needed. Returns the name of the model that is asked."""
         score = engine.policies.score
-        if isinstance(score, NeighbourScore):
+        if isinstance(score, PredictsLosses):
             return score.name
         if self._shipped is None:
             model, fault = await asyncio.to_thread(self._load)
@@ -56,7 +56,7 @@ class InterferencePredictions:
     def of(self, engine: Engine, record: JobRecord) -> Expected | None:
         """Return what is predicted of a job; None where the model could not answer."""
         score = engine.policies.score
-        asked = score if isinstance(score, NeighbourScore) else self._shipped
+        asked = score if isinstance(score, PredictsLosses) else self._shipped
         if asked is None:
             return None
 
@@ -68,8 +68,7 @@ class InterferencePredictions:
             return found.spec if isinstance(found, JobRecord) else None
 
         try:
-            predictor = NeighbourPredictor.like(asked)
-            found = predictor.predict(engine.cluster, record.job_id, spec_of)
+            found = asked.loss_of(engine.cluster, record.job_id, spec_of)
         except PolicyError as error:
             self.fault = str(error)
             return None

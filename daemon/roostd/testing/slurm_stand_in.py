@@ -224,7 +224,7 @@ class SlurmStandIn:
         )
 
     async def allocation(self, job_id: JobId) -> tuple[NodeShare, ...]:
-        """See SlurmPort."""
+        """Return what a job holds now; empty when it holds nothing or is gone."""
         self._meet("allocation", commands.show_job(job_id))
         self.tick()
         job = self._jobs.get(job_id)

@@ -33,6 +33,11 @@ class Claims:
         # GPU 0 with one holder and GPU 1 with three: mask 0b11, layers [0b10, 0b10].
         self._layers: dict[int, list[int]] = {}
 
+    @property
+    def are_contested(self) -> bool:
+        """Whether any GPU has several holders."""
+        return bool(self._layers)
+
     def add_node(self) -> None:
         """Append a node of which no GPU has a holder."""
         self.masks.append(0)

@@ -91,5 +91,5 @@ def weighted_sums(values: NDArray[np.float32], weights: NDArray[np.float32]) -> 
     Returns:
         float32 [..., line, column].
     """
-    sums: NDArray[np.float32] = (values[..., None] * weights[..., None, :, :]).sum(axis=-2)
+    sums: NDArray[np.float32] = np.add.reduce(values[..., None] * weights[..., None, :, :], axis=-2)
     return sums

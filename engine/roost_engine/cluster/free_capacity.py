@@ -55,6 +55,11 @@ class FreeCapacity:
         self._kinds[node], self._healthy[node] = kind, healthy
         self._refresh(node)
 
+    @property
+    def is_contested(self) -> bool:
+        """Whether several jobs hold one GPU, so that it is not free when one of them ends."""
+        return self._claims.are_contested
+
     def claim(self, node: int, share: NodeShare) -> None:
         """Let a job hold a share of a node."""
         self._claims.add(node, mask_of(share.gpu_indices))

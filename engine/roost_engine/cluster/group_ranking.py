@@ -63,26 +63,31 @@ class GroupRanking:
             Groups, and the chosen nodes of each.
         """
         self._rank_new_groups()
-        ranked, occupied = self._ranked, self._groups.occupied
-        if len(ranked) > _MANY * len(occupied):
-            numbers = [group.number for group in occupied if group.nodes & nodes]
-            ranked = sorted([one for number in numbers if (one := self._by_number[number])])
+        by_number, occupied = self._by_number, self._groups.occupied
+        if len(self._ranked) > _MANY * len(occupied):
+            ranked = sorted(
+                [
+                    (one, here)
+                    for group in occupied
+                    if (here := group.nodes & nodes) and (one := by_number[group.number])
+                ]
+            )
+        else:
+            ranked = [(one, here) for one in self._ranked if (here := one[2].nodes & nodes)]
         found: list[tuple[RankedGroup, NodeSet]] = []
         # Groups of one score form a level; from the last level only the first nodes are chosen.
         level: list[tuple[RankedGroup, NodeSet]] = []
         together, score_of_level = NO_NODES, -inf
-        for one in ranked:
-            negative_score, _, group, _ = one
-            if not (here := group.nodes & nodes):
-                continue
+        for each in ranked:
+            negative_score = each[0][0]
             if negative_score != score_of_level:
                 if (level_count := together.bit_count()) >= count:
                     break
                 found += level
                 count -= level_count
                 level, together, score_of_level = [], NO_NODES, negative_score
-            level.append((one, here))
-            together |= here
+            level.append(each)
+            together |= each[1]
         first = first_nodes(together, count)
         return found + [(one, chosen) for one, here in level if (chosen := here & first)]
 

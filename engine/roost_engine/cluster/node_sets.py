@@ -121,17 +121,17 @@ class Levels:
 
     def change(self, node: int, amount: int) -> None:
         """Give a node that much more, or less where the amount is negative."""
-        old = self._values[node]
-        value = self._values[node] = old + amount
-        levels = self._levels
+        values, levels = self._values, self._levels
+        old = values[node]
+        value = values[node] = old + amount
         if old >= self._highest <= value:
             return
         begin, end = bisect_right(levels, old), bisect_right(levels, value)
         if begin == end:
             return
-        bit = 1 << node
+        sets, bit = self._sets, 1 << node
         for level in levels[begin:end] or levels[end:begin]:
-            self._sets[level] ^= bit
+            sets[level] ^= bit
 
     def of(self, nodes: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return how much some nodes have: int64 [node]."""

@@ -249,6 +249,19 @@ class LinksSeen:
 
 
 @value(kw_only=True)
+class MemorySeen:
+    """A running job that may share GPUs uses more of their memory than it was expected to need.
+
+    Attributes:
+        used_bytes: the highest use of any of its GPUs since it started.
+    """
+
+    at_s: float
+    job_id: JobId
+    used_bytes: int
+
+
+@value(kw_only=True)
 class TimerPinned:
     """An operator set a timer of the gate by hand, or returned it to the gate.
 
@@ -326,6 +339,7 @@ Event: TypeAlias = (
     | PreemptionRefused
     | SpeedSeen
     | LinksSeen
+    | MemorySeen
     | TimerPinned
     | QuotasSeen
     | SharesSeen

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from roost_engine.cluster.cluster import Cluster
 from roost_engine.cluster.features import COLUMNS
 from roost_engine.cluster.link_table import indices_of
-from roost_engine.cluster.node_sets import nodes_in
+from roost_engine.cluster.node_sets import NO_NODES, nodes_in
 from roost_engine.domain.actions import Exclusions
 from roost_engine.domain.lazy import Lazy
 from roost_engine.domain.model import NodeShare, Placement, Shape
@@ -65,7 +65,16 @@ class Candidates:
         hints: where there is no candidate: when it is worth searching again.
     """
 
-    __slots__ = ("_exclusions", "_names", "hints", "options", "shape", "tables", "tier")
+    __slots__ = (
+        "_exclusions",
+        "_may_have_load",
+        "_names",
+        "hints",
+        "options",
+        "shape",
+        "tables",
+        "tier",
+    )
 
     def __init__(
         self,
@@ -90,6 +99,7 @@ class Candidates:
             self.tier = min([option.tier for option in options if isinstance(option, GangOption)])
         self._exclusions = exclusions
         self._names, self.tables = cluster.names, cluster.tables
+        self._may_have_load = cluster.loads.reported != NO_NODES
 
     def __bool__(self) -> bool:
         """Whether there is any candidate."""
@@ -116,7 +126,7 @@ class Candidates:
     @property
     def is_load_free(self) -> bool:
         """Whether no load is known on any node: options with the same key then score alike."""
-        return not [option for option in self.options if option.load is not None]
+        return not self._may_have_load or all(option.load is None for option in self.options)
 
     @property
     def features(self) -> NDArray[np.float32]:

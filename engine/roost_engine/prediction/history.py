@@ -22,7 +22,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from heapq import heapify, heappop, heappush
-from math import isfinite
+from math import inf, isfinite
 from typing import Any
 
 import numpy as np
@@ -32,6 +32,7 @@ from roost_engine.domain.model import JobId, JobSpec
 from roost_engine.prediction.history_kinds import (
     CACHE_LIMIT,
     KEPT_FRAC,
+    Kind,
     KindSums,
     KnownKind,
     WatchedRun,
@@ -152,6 +153,10 @@ class RunTimeHistory:
         self._running = NotedDict[JobId, WatchedRun]()
         self._running_of: dict[int, dict[JobId, None]] = {}  # by user
         self._due: list[tuple[float, JobId]] = []  # when jobs leave their bands; a heap
+        # What `times` has answered at one engine time, while no count has changed: passes, gate and
+        # preemption ask about the same jobs again after each event of that time.
+        self._answers: dict[tuple[tuple[Kind, ...], float, float | None], RunTimes] = {}
+        self._answered_s = -inf
 
     # -- learning ----------------------------------------------------------------------------
 
@@ -216,15 +221,17 @@ class RunTimeHistory:
         if not (isfinite(run_s) and run_s >= 0):
             return
         self._advance(at_s)
+        self._answers.clear()
         band = band_of(run_s)
         counted = _FIRST_BAND if run is None else run.band
-        entered = _ENTERED_ROWS[band].copy()
+        ended, entered = _ENDED_ROWS[band], _ENTERED_ROWS[band]
         if run is not None and counted > _FIRST_BAND:
+            entered = entered.copy()
             entered[:counted] = 0.0  # there it was counted while it ran
         for kind in kinds_of(job, self._reads_limits) if run is None else run.kinds:
             sums = self._take(kind.name)
             sums.fade(at_s, kind.kept_frac)
-            sums.ended += _ENDED_ROWS[band]
+            sums.ended += ended
             sums.entered += entered
             # What was counted while it ran may have faded below what now ended.
             np.maximum(sums.entered, sums.ended, out=sums.entered)
@@ -238,15 +245,17 @@ class RunTimeHistory:
             run = self._running.get(job_id)
             if run is None or not run.leaves_band or run.next_s() != due_s:
                 continue
-            # Before, it is counted nowhere; from now on in all bands that it has left.
-            left = slice(0 if run.band == _FIRST_BAND else run.band, run.band + 1)
+            self._answers.clear()
             for kind in run.kinds:
                 sums = self._kinds.get(kind.name)
                 if sums is None:
                     sums = self._take(kind.name)
                     sums.at_s = due_s
                 self._kinds.note(kind.name)
-                sums.entered[left] += 1.0
+                if run.band == _FIRST_BAND:  # before, it was counted nowhere
+                    sums.entered[: _FIRST_BAND + 1] += 1.0
+                else:
+                    sums.entered[run.band] += 1.0  # a tenth of what a slice of one costs
             run.band += 1
             self._running.note(job_id)
             self._await_end_of_band(job_id, run)
@@ -270,6 +279,7 @@ class RunTimeHistory:
 
     def _drop(self, kind: str) -> None:
         self._kinds.discard(kind)
+        self._answers.clear()
         user = _user_of(kind)
         if user is not None and (narrow := self._narrow.get(user)) is not None:
             narrow.pop(kind, None)
@@ -286,10 +296,24 @@ class RunTimeHistory:
             age_s: seconds at full speed that it has run.
             at_s: engine time.
         """
+        kinds = kinds_of(job, self._reads_limits)
+        limit_s = _limit_s(job) if self._reads_limits else None
+        if self._answered_s != at_s:
+            self._answered_s = at_s
+            self._answers.clear()
+        key = kinds, age_s, limit_s
+        found = self._answers.get(key)
+        if found is None:
+            found = self._answers[key] = self._times(kinds, age_s, limit_s, at_s)
+        return found
+
+    def _times(
+        self, kinds: tuple[Kind, ...], age_s: float, limit_s: float | None, at_s: float
+    ) -> RunTimes:
         hazards, is_of_user = _PRIOR, False
         narrowest: KindSums | None = None
         fade = 1.0
-        for kind in kinds_of(job, self._reads_limits):
+        for kind in kinds:
             sums = self._kinds.get(kind.name)
             if sums is None:
                 continue
@@ -301,7 +325,6 @@ class RunTimeHistory:
             wider /= sums.entered + few
             hazards, narrowest = wider, sums
         job_count = 0.0 if narrowest is None else float(narrowest.entered[0]) * fade
-        limit_s = _limit_s(job) if self._reads_limits else None
         return RunTimes(fracs_of(hazards), age_s, limit_s, job_count, is_of_user)
 
     def known_kinds(self, job: JobSpec, at_s: float) -> tuple[KnownKind, ...]:
@@ -337,6 +360,7 @@ class RunTimeHistory:
     def restore(self, state: HistoryState) -> None:
         """Know what was known when `state` was taken, and nothing else."""
         self._kinds, self._narrow = NotedDict(), {}
+        self._answers.clear()
         rows = zip(state.at_s, state.ended, state.entered, strict=True)
         for kind, (at_s, ended, entered) in zip(state.kinds, rows, strict=True):
             sums = self._take(kind)
@@ -355,9 +379,10 @@ class RunTimeHistory:
 
 def fracs_of(hazards: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the share of all jobs that ends in each band; what is left ends in the last."""
-    stays = np.cumprod(1.0 - hazards)
+    stays = (1.0 - hazards).cumprod()
     fracs = hazards.copy()
-    fracs[1:] *= stays[:-1]
+    later = fracs[1:]
+    later *= stays[:-1]
     fracs[-1] += stays[-1]
     return fracs
 

@@ -30,6 +30,10 @@ class Kind:
     name: str
     kept_frac: float
 
+    def __hash__(self) -> int:
+        """Hash the name, which is unique: kinds are looked up for each question."""
+        return hash(self.name)
+
 
 @dataclass(slots=True)
 class KindSums:

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roost_engine.prediction.interference_model import (
-    BESIDE_COLUMNS,
+    LEVELS,
     TIER_COLUMNS,
     Cases,
     InterferenceModel,
@@ -15,7 +15,8 @@ from roost_engine.prediction.interference_vector import WIDTH, vector
 
 Array = NDArray[np.float32]
 
-_TIERS = np.arange(len(TIER_COLUMNS))
+_TIERS = np.eye(len(TIER_COLUMNS), dtype=np.float32)
+_ON_NODE = slice(LEVELS.index("switch"), LEVELS.index("nic") + 1)
 
 
 class InterferenceEstimates:
@@ -36,16 +37,24 @@ class InterferenceEstimates:
         """See scoring.neighbours.Interference."""
         return vector(means)
 
-    def slowdowns(
-        self, own: Array, beside: Mapping[str, Array], tier: NDArray[np.int64]
-    ) -> tuple[Array, Array]:
+    def slowdowns(self, own: Array, beside: Array, tier: NDArray[np.int64]) -> tuple[Array, Array]:
         """See scoring.neighbours.Interference.
 
         Raises:
             PolicyError: the model could not answer.
         """
-        sums = np.zeros((len(own), len(BESIDE_COLUMNS)), dtype=np.float32)
-        cases = Cases(own, sums, (tier[:, None] == _TIERS).astype(np.float32))
-        for level, of_level in beside.items():
-            cases.level(level)[:] = of_level
-        return self._model.slowdowns(cases)
+        return self._model.slowdowns(_cases(own, beside, tier))
+
+    def means(self, own: Array, beside: Array, tier: NDArray[np.int64]) -> Array:
+        """See scoring.neighbours.Interference.
+
+        Raises:
+            PolicyError: the model could not answer.
+        """
+        return self._model.means(_cases(own, beside, tier))
+
+
+def _cases(own: Array, beside: Array, tier: NDArray[np.int64]) -> Cases:
+    sums = np.zeros((len(own), len(LEVELS), WIDTH), dtype=np.float32)
+    sums[:, _ON_NODE] = beside
+    return Cases(own, sums.reshape(len(own), -1), _TIERS.take(tier, axis=0))

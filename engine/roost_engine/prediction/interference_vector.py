@@ -31,8 +31,11 @@ COLUMNS: tuple[str, ...] = tuple(
     f"{quantity}_{what}" for what in ("mean", "variation") for quantity in QUANTITIES
 )
 COLUMN = {name: position for position, name in enumerate(COLUMNS)}
-_MEAN_AT = {quantity: COLUMN[f"{quantity}_mean"] for quantity in QUANTITIES}
 MASK = slice(len(COLUMNS), 2 * len(COLUMNS))
+_MEAN_AT = {
+    quantity: (COLUMN[f"{quantity}_mean"], MASK.start + COLUMN[f"{quantity}_mean"])
+    for quantity in QUANTITIES
+}
 PRESENT = 2 * len(COLUMNS)  # 1 in every vector: in a sum of vectors the number of jobs
 WIDTH = PRESENT + 1
 VECTOR_COLUMNS: tuple[str, ...] = (*COLUMNS, *(f"{name}_known" for name in COLUMNS), "present")
@@ -78,7 +81,7 @@ def vector(means: Mapping[str, float]) -> NDArray[np.float32]:
     row = np.zeros(WIDTH, dtype=np.float32)
     row[PRESENT] = 1.0
     for quantity, mean in means.items():
-        at, value = _MEAN_AT[quantity], min(mean, 1.0)
-        if isfinite(value) and value >= 0:
-            row[at], row[MASK.start + at] = value, 1.0
+        at, mask_at = _MEAN_AT[quantity]
+        if mean >= 0.0:  # NaN is not
+            row[at], row[mask_at] = min(mean, 1.0), 1.0
     return row

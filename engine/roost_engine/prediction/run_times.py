@@ -38,7 +38,7 @@ def band_of(run_s: float) -> int:
 
 def _sum(values: NDArray[np.float64]) -> float:
     """Return the sum, added in the same order on every machine, unlike a product of BLAS."""
-    return float(values.sum())
+    return float(np.add.reduce(values))
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,6 +65,10 @@ class RunTimes:
 
     def rest_s(self) -> float:
         """Return the expected remaining run time, in seconds, above 0."""
+        return self._rest_s
+
+    @cached_property
+    def _rest_s(self) -> float:
         fracs, starts_s, ends_s = self._from_age
         if self.limit_s is None:
             rest_s = _sum(fracs * (starts_s + ends_s)) / 2.0 - self.age_s

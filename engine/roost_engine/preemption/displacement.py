@@ -1,18 +1,22 @@
 """Search for the fewest running jobs that must stop so that a waiting job fits."""
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 from typing import NamedTuple
 
 from roost_engine.cluster.cluster import Cluster
+from roost_engine.cluster.link_table import mask_of
 from roost_engine.cluster.node_sets import NodeSet
+from roost_engine.cluster.tiers import closest_tier, largest_sizes
+from roost_engine.domain.actions import Exclusions
 from roost_engine.domain.lazy import Lazy
 from roost_engine.domain.model import JobId, JobSpec, NodeShare, Shape
 from roost_engine.domain.tier import Tier
 from roost_engine.placement.candidates import Candidates
-from roost_engine.placement.eligibility import usable_nodes
+from roost_engine.placement.eligibility import nodes_with_capacity, usable_nodes
+from roost_engine.placement.options import GangOption
 
 Propose = Callable[[], Candidates]
+_NO_EXCLUSIONS: Lazy[Exclusions] = Lazy(tuple)
 
 
 class FoundCapacity(NamedTuple):
@@ -114,12 +118,77 @@ def least_victim_count(
     return None
 
 
+def foreseen_gang(
+    cluster: Cluster, job: JobSpec, shapes: Sequence[Shape], victims: Sequence[JobId]
+) -> Candidates | None:
+    """Say in which shape and on which tier a search for a gang of whole nodes would end.
+
+    Nodes of which every GPU is free have the same index set free, so counts tell what a search
+    finds, and nothing has to be freed for it. Most such gangs then decline to be so far apart.
+
+    Args:
+        cluster: the nodes and allocations.
+        job: its partition, features and node lists count.
+        shapes: in which it could run.
+        victims: as few of the first ones as least_victim_count says; one or more.
+
+    Returns:
+        Candidates of which only shape and tier may be read; None where a search must tell, or where
+        it would find the closest tier that the job could have.
+    """
+    shape = shapes[0]
+    if len(shapes) > 1 or shape.gpus_per_node < largest_sizes(cluster)[0]:
+        return None
+    if job.fixed_indices or job.required_nodes or shape.node_count == 1:
+        return None
+    if cluster.faults or cluster.seats is not None or cluster.free.is_contested:
+        return None
+    able = _able_without(cluster, job, shape, victims)
+    if able.bit_count() < shape.node_count:
+        return None  # CPUs or memory are missing
+    tier, closest = Tier.RACK, closest_tier(cluster, job)
+    if closest == Tier.CLUSTER or not any(
+        (able & rack).bit_count() >= shape.node_count for rack in cluster.rack_nodes
+    ):
+        tier = Tier.CLUSTER
+    if tier <= closest:
+        return None
+    return Candidates(cluster, shape, (GangOption((), (), tier),), _NO_EXCLUSIONS)
+
+
+def _able_without(
+    cluster: Cluster, job: JobSpec, shape: Shape, victims: Sequence[JobId]
+) -> NodeSet:
+    """Return the nodes that can take a part of a shape of whole nodes if victims stop.
+
+    No GPU is broken, and none has two holders.
+    """
+    able = nodes_with_capacity(cluster, job, shape)
+    usable, _ = usable_nodes(cluster, job, shape)
+    freed: dict[int, list[NodeShare]] = {}
+    for victim in victims:
+        for share in cluster.shares(victim):
+            freed.setdefault(cluster.index_of[share.node], []).append(share)
+    whole = (1 << shape.gpus_per_node) - 1
+    for node, shares in freed.items():
+        _, free = cluster.free_as(node)
+        for share in shares:
+            free |= mask_of(share.gpu_indices)
+        if free & whole != whole or not usable >> node & 1:
+            continue
+        cpus = cluster.cpu_free[node] + sum([share.cpu_count for share in shares])
+        memory = cluster.memory_free[node] + sum([share.memory_bytes for share in shares])
+        if cpus >= shape.cpus_per_node and memory >= shape.memory_per_node_bytes:
+            able |= 1 << node
+    return able
+
+
 def closest_only(propose: Propose, cluster: Cluster, closest: Tier) -> Candidates:
     """Return the candidates of a job if one of them is on the closest tier that it could have."""
     found = propose()
     if not found or found.tier <= closest:
         return found
-    return Candidates(cluster, found.shape, (), Lazy(partial(tuple, ())))
+    return Candidates(cluster, found.shape, (), _NO_EXCLUSIONS)
 
 
 def holders(

@@ -7,8 +7,10 @@ Page: docs/design/0006-preemption.md.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from roost_engine.cluster.node_sets import NodeSet
+from roost_engine.cluster.cluster import Cluster
+from roost_engine.cluster.node_sets import EVERY_NODE, NO_NODES, NodeSet
 from roost_engine.cluster.tiers import closest_tier, tier_of
 from roost_engine.domain.actions import Action, Decision, Place
 from roost_engine.domain.lazy import Lazy
@@ -19,6 +21,43 @@ from roost_engine.policies.preemption_slot import PreemptionSlot
 from roost_engine.policies.protocols import CandidatePolicy
 from roost_engine.scoring.scorer import Scorer
 from roost_engine.table.job_table import JobTable
+
+
+class _Failure(NamedTuple):
+    """A search that found no better place for a running job.
+
+    Attributes:
+        shares: where it ran then.
+        sizes: of the shapes in which it would be no more scattered, the GPUs on each node.
+        nodes: on which it ran; every node where one of them is unknown.
+    """
+
+    shares: tuple[NodeShare, ...]
+    sizes: frozenset[int]
+    nodes: NodeSet
+
+    @classmethod
+    def of(cls, cluster: Cluster, record: JobRecord) -> "_Failure":
+        """Describe a search for a job that runs where it ran then."""
+        shares = record.shares
+        shapes = [shape for shape in record.spec.shapes if shape.node_count <= len(shares)]
+        if not shapes:
+            return cls(shares, frozenset(), NO_NODES)
+        nodes = cluster.nodes_named(share.node for share in shares)
+        are_known = all(share.node in cluster.index_of for share in shares)
+        sizes = frozenset(shape.gpus_per_node for shape in shapes)
+        return cls(shares, sizes, nodes if are_known else EVERY_NODE)
+
+    def could_use(self, cluster: Cluster, gained: NodeSet) -> bool:
+        """Return whether nodes that gained capacity could be part of a better place.
+
+        It may be wrong only where it returns True. The job's own nodes count too: there it would
+        have more than what is free.
+        """
+        if self.nodes & gained:
+            return True
+        at_least = cluster.gpu_free.at_least
+        return any(at_least[size] & gained for size in self.sizes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +81,7 @@ class Migration:
         self._table, self._policy = table, policy
         self._candidates, self._scorer = candidates, scorer
         self._plans: dict[JobId, _Plan] = {}
-        # The jobs for which the last search found no better place, and where each ran then.
-        self._last_failures: dict[JobId, tuple[NodeShare, ...]] = {}
+        self._last_failures: dict[JobId, _Failure] = {}
 
     def __bool__(self) -> bool:
         return bool(self._plans)
@@ -64,28 +102,22 @@ class Migration:
             at_s: engine time.
             actions: the requests to stop jobs are added to it.
         """
-        gained = self._table.cluster.take_gained_nodes()
+        cluster = self._table.cluster
+        gained = cluster.take_gained_nodes()
         failures, self._last_failures = self._last_failures, {}
         for record in self._policy.movers(stoppable, at_s) if stoppable else ():
             if record.state is not JobState.RUNNING:
                 continue
-            has_failed_here = failures.get(record.job_id) == record.shares
-            if (has_failed_here and not self._could_use(record, gained)) or not self._begin(
-                record, reserved, at_s, actions
-            ):
-                self._last_failures[record.job_id] = record.shares
-
-    def _could_use(self, record: JobRecord, gained: NodeSet) -> bool:
-        """Return whether nodes that gained capacity could be part of a better place.
-
-        It may be wrong only where it returns True.
-        """
-        cluster, shares = self._table.cluster, record.shares
-        shapes = [shape for shape in record.spec.shapes if shape.node_count <= len(shares)]
-        if any(cluster.gpu_free.at_least[shape.gpus_per_node] & gained for shape in shapes):
-            return True
-        # Its own nodes count too: there it would have more than what is free.
-        return bool(shapes and cluster.nodes_named(share.node for share in shares) & gained)
+            job_id = record.job_id
+            failure = failures.get(job_id)
+            if failure is not None and failure.shares == record.shares:
+                if not failure.could_use(cluster, gained):
+                    self._last_failures[job_id] = failure
+                    continue
+            else:
+                failure = None
+            if not self._begin(record, reserved, at_s, actions):
+                self._last_failures[job_id] = failure or _Failure.of(cluster, record)
 
     def advance(self, at_s: float, actions: list[Action]) -> None:
         """Place the stopped jobs as planned; drop the plans that cannot be carried out."""

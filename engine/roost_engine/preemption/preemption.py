@@ -13,6 +13,7 @@ from typing import NamedTuple
 from roost_engine.cluster.node_sets import NO_NODES, NodeSet
 from roost_engine.cluster.tiers import closest_tier
 from roost_engine.domain.actions import Action, Place
+from roost_engine.domain.lazy import Lazy
 from roost_engine.domain.model import JobId, JobSpec, Placement
 from roost_engine.job_record import JobRecord, JobState, shares_of
 from roost_engine.placement.candidates import Candidates
@@ -29,6 +30,7 @@ from roost_engine.preemption.displacement import (
     Propose,
     closest_only,
     find_capacity,
+    foreseen_gang,
     holders,
     least_victim_count,
     vacated,
@@ -42,15 +44,31 @@ AskGate = Callable[[JobRecord, Candidates, float], GateVerdict]
 
 
 class _Search(NamedTuple):
-    """A search that found capacity for a waiting job among the GPUs of victims."""
+    """A search of capacity for a waiting job among the GPUs of victims.
+
+    Attributes:
+        job: asks for it.
+        victims: running jobs that may be stopped, in the order in which they are to be stopped.
+        examined_count: no victim after so many of the first matters.
+        found: what is found, on the cluster as it is now; see find_capacity.
+        foreseen: shape and tier of what will be found; None: see `found`.
+    """
 
     job: JobSpec
     victims: Sequence[JobId]
-    found: FoundCapacity
+    examined_count: int
+    found: Lazy[FoundCapacity | None]
+    foreseen: Candidates | None = None
+
+    @classmethod
+    def done(cls, job: JobSpec, victims: Sequence[JobId], found: FoundCapacity | None) -> "_Search":
+        """Return a search that has ended."""
+        examined_count = len(victims) if found is None else found.examined_count
+        return cls(job, victims, examined_count, Lazy.of(found))
 
     def is_of(self, job: JobSpec, victims: Sequence[JobId]) -> bool:
         """Return whether a search for a job among these victims would take the same steps."""
-        count = self.found.examined_count
+        count = self.examined_count
         is_as_long = count < len(self.victims) or len(victims) == len(self.victims)
         return job is self.job and is_as_long and victims[:count] == self.victims[:count]
 
@@ -130,11 +148,14 @@ class Preemption:
             return
         for job_id in self._table.queue.blocked():
             record = self._table.jobs[job_id]
-            self._displace(job_id, record, policy.displaced(record, ranked, at_s), at_s, actions)
+            victims = policy.displaced(record, ranked, at_s)
+            if victims:
+                self._displace(job_id, record, victims, at_s, actions)
         for job_id in self._table.queue.deferred() if policy.serves_deferred else ():
             record = self._table.jobs[job_id]
             victims = policy.displaced(record, ranked, at_s)
-            self._displace(job_id, record, victims, at_s, actions, is_deferred=True)
+            if victims:
+                self._displace(job_id, record, victims, at_s, actions, is_deferred=True)
 
     def _displace(
         self,
@@ -157,17 +178,17 @@ class Preemption:
         ids = [victim.spec.job_id for victim in victims]
         if self._has_failed_with(ids, record, is_deferred):
             return
-        found = self._find_capacity(job, ids, is_deferred, at_s)
+        search = self._search(job, ids, is_deferred, at_s)
+        foreseen = search.foreseen
+        if foreseen is not None and self._waits(record, foreseen, at_s, actions):
+            return
+        found = search.found.get()
         if found is None:
             self._last_failures[job_id, is_deferred] = record, frozenset(ids)
         if found is None or not found.victim_count:
             return
         candidates, count, _ = found
-        verdict = self._ask_gate(record, candidates, at_s)
-        if isinstance(verdict, Defer):
-            if record.until_s != verdict.until_s:
-                self._table.alarm(verdict.until_s, job_id)
-            report_wait(record, verdict.reason, verdict.until_s, actions)
+        if foreseen is None and self._waits(record, candidates, at_s, actions):
             return
         with cluster.without(ids[:count]):
             placement, decision = self._scorer.choose(candidates, at_s, job)
@@ -182,31 +203,51 @@ class Preemption:
             if victim.job_id in record.awaited:
                 self._table.ask_to_stop(victim, f"makes room for {job_id}", job_id, at_s, actions)
 
-    def _find_capacity(
+    def _waits(
+        self, record: JobRecord, candidates: Candidates, at_s: float, actions: list[Action]
+    ) -> bool:
+        """Return whether the gate lets a job wait for a closer tier than that of candidates."""
+        verdict = self._ask_gate(record, candidates, at_s)
+        if not isinstance(verdict, Defer):
+            return False
+        if record.until_s != verdict.until_s:
+            self._table.alarm(verdict.until_s, record.job_id)
+        report_wait(record, verdict.reason, verdict.until_s, actions)
+        return True
+
+    def _search(
         self, job: JobSpec, ids: Sequence[JobId], is_deferred: bool, at_s: float
-    ) -> FoundCapacity | None:
+    ) -> _Search:
         """See find_capacity; a deferred job only wants the closest tier, in its tightest shape."""
         cluster = self._table.cluster
         if self._shaped is None and not self._could_suffice(job, ids):
-            return None
+            return _Search.done(job, ids, None)
         asked = narrowed(cluster, job) if is_deferred else job
         propose: Propose = partial(self._candidates.propose, cluster, asked, NO_NODES, at_s)
         if is_deferred:
             propose = partial(closest_only, propose, cluster, closest_tier(cluster, job))
         if self._shaped is None:
-            return find_capacity(cluster, ids, propose)
+            return _Search.done(job, ids, find_capacity(cluster, ids, propose))
         if self._searches_change_count != cluster.change_count:
             self._searches_change_count = cluster.change_count
             self._searches.clear()
         earlier = self._searches.get((job.job_id, is_deferred))
         if earlier is not None and earlier.is_of(job, ids):
-            return earlier.found
+            return earlier
         shapes = self._shaped.proposed_shapes(cluster, asked)
         least_count = least_victim_count(cluster, asked, shapes, ids)
-        found = find_capacity(cluster, ids, propose, least_count)
-        if found is not None:
-            self._searches[job.job_id, is_deferred] = _Search(job, ids, found)
-        return found
+        find = partial(find_capacity, cluster, ids, propose, least_count)
+        foreseen = None
+        if least_count and not is_deferred and not self._scorer.knows_neighbours:
+            foreseen = foreseen_gang(cluster, asked, shapes, ids[:least_count])
+        if foreseen is None or least_count is None:
+            search = _Search.done(job, ids, find())
+            if search.found.get() is None:
+                return search  # remembered among the failures
+        else:
+            search = _Search(job, ids, least_count, Lazy(find), foreseen)
+        self._searches[job.job_id, is_deferred] = search
+        return search
 
     def _is_approved(self, record: JobRecord, leaving: Sequence[JobId], at_s: float) -> bool:
         return self._policy.approve(record, [self._table.jobs[one] for one in leaving], at_s)

@@ -12,11 +12,11 @@ from math import inf
 
 from roost_engine.cluster.cluster import Cluster
 from roost_engine.cluster.node_sets import NodeSet
-from roost_engine.domain.model import JobId
+from roost_engine.domain.model import JobId, JobSpec
 from roost_engine.job_record import JobRecord
 from roost_engine.policies.protocols import CandidatePolicy, QueueMark, QueueView, SortKey
 from roost_engine.policies.slots import OrderSlot
-from roost_engine.queue.group import Demand, Group, QueueOwners, Turn, demand_of, push_turn
+from roost_engine.queue.group import Group, QueueOwners, Turn, demand_key, demand_of, push_turn
 from roost_engine.queue.quotas import Quotas
 
 
@@ -46,7 +46,7 @@ class JobQueue:
         self._order, self._first_job_matters = order, first_job_matters
         self._known = {} if known is None else known
         self.owners: QueueOwners | None = None
-        self._groups: dict[Demand, Group] = {}
+        self._groups: dict[tuple[object, ...], Group] = {}  # by Demand, or what equals it
         self._entries: dict[JobId, tuple[Group, SortKey]] = {}
         self._jobs: dict[JobId, JobRecord] = {}
         self._group_count = 0
@@ -68,14 +68,8 @@ class JobQueue:
         """Queue a job."""
         job, since_s = record.spec, record.queued_s
         job_id = job.job_id
-        demand = demand_of(job, 0 if self.owners is None else self.owners.note_waiting(job))
-        group = self._groups.get(demand)
-        if group is None:
-            self._group_count += 1
-            group = self._groups[demand] = Group(self._group_count, demand, job)
-            if demand.preempts:
-                self._preempting_group_count += 1
-                self.has_preemptors = True
+        agent = 0 if self.owners is None else self.owners.note_waiting(job)
+        group = self._groups.get(demand_key(job, agent)) or self._new_group(job, agent)
         left = self._take_out(job_id) if job_id in self._jobs else None
         key = record.sort_key = self._order.key(record, at_s)
         self._arrival_count += 1
@@ -183,13 +177,21 @@ class JobQueue:
             self._recall(group)
 
     def begin_pass(self, cluster: Cluster, candidates: CandidatePolicy, at_s: float) -> bool:
-        """Recall the groups that may have capacity now, and rank the jobs.
+        """Recall groups that may have capacity now, rank the jobs; return whether a pass is due."""
+        if cluster.free.freed:
+            self._note_freed(cluster.take_freed_nodes(), cluster, candidates)
+        is_due = self._is_due or (self._left_s is not None and at_s > self._left_s)
+        self._is_due, self._left_s, self._pass_s = False, None, at_s
+        if is_due and not self._order.is_keyed:
+            mark = QueueMark(self._arrival_count, self._departure_count, cluster.freed_count, at_s)
+            if self._order.is_outdated(self._ranked, mark):
+                self._rank(cluster, mark)
+        return is_due
 
-        Returns:
-            Whether a pass could change anything.
-        """
-        freed, free_count = cluster.take_freed_nodes(), cluster.free.gpu_count
-        for group in self._groups.values() if freed else ():
+    def _note_freed(self, freed: NodeSet, cluster: Cluster, candidates: CandidatePolicy) -> None:
+        """Give hints to the groups that may have capacity now that nodes were freed."""
+        free_count = cluster.free.gpu_count
+        for group in self._groups.values():
             if group.gpu_count > free_count:
                 continue  # no GPUs could be offered, whatever the candidates are
             if group.last_failure is None and not group.deferred:
@@ -202,13 +204,6 @@ class JobQueue:
                 if not hint.is_void(cluster):
                     group.hints[hint.shape] = hint
                     self._is_due = True
-        is_due = self._is_due or (self._left_s is not None and at_s > self._left_s)
-        self._is_due, self._left_s, self._pass_s = False, None, at_s
-        if is_due and not self._order.is_keyed:
-            mark = QueueMark(self._arrival_count, self._departure_count, cluster.freed_count, at_s)
-            if self._order.is_outdated(self._ranked, mark):
-                self._rank(cluster, mark)
-        return is_due
 
     def offers(self, impatient_s: float) -> Iterator[tuple[Group, JobId]]:
         """Yield the jobs to try, with their groups, in order.
@@ -235,7 +230,8 @@ class JobQueue:
             if group.limit:
                 continue
             if group.last_failure is None:
-                push_turn(turns, group, group.head())
+                if group.job_ids:
+                    push_turn(turns, group, group.job_ids[0])
             elif not was_without_capacity and group.has_since(impatient_s):
                 impatient = group.first_since(impatient_s)
                 push_turn(turns, group, impatient if impatient != (key, job_id) else None)
@@ -248,7 +244,7 @@ class JobQueue:
             quota, each with its group.
         """
         self._pass_s = None
-        found = []
+        found: list[tuple[JobId, Group]] = []
         if self._unreported:
             unreported, self._unreported = self._unreported, {}
             for job_id in unreported:
@@ -270,9 +266,8 @@ class JobQueue:
 
     def has_blocked(self) -> bool:
         """Return whether some queued job found no capacity."""
-        return any(
-            group.last_failure is not None and not group.limit for group in self._groups.values()
-        )
+        groups = self._groups.values()
+        return any(group.last_failure is not None and not group.limit for group in groups)
 
     def blocked(self) -> Iterator[JobId]:
         """Yield the first job of each group without capacity, in order.
@@ -353,6 +348,14 @@ class JobQueue:
             assert group.demand == demand, "a group is misfiled"
             assert demand_of(group.sample, demand.agent) == demand, "its sample is another's"
             group.check_invariants()
+
+    def _new_group(self, job: JobSpec, agent: int) -> Group:
+        demand, self._group_count = demand_of(job, agent), self._group_count + 1
+        group = self._groups[demand] = Group(self._group_count, demand, job)
+        if demand.preempts:
+            self._preempting_group_count += 1
+            self.has_preemptors = True
+        return group
 
     def _take_out(self, job_id: JobId) -> Group:
         del self._jobs[job_id]

@@ -1,6 +1,5 @@
 """What a graph model sees of each candidate: its columns, and the embeddings of what it takes."""
 
-from dataclasses import dataclass
 from itertools import accumulate
 from math import log2
 
@@ -11,6 +10,7 @@ from roost_engine.cluster.cluster import Cluster
 from roost_engine.cluster.features import COLUMNS
 from roost_engine.cluster.link_table import MAX_GPUS
 from roost_engine.domain.tier import Tier
+from roost_engine.domain.value import value
 from roost_engine.placement.eligibility import POPCOUNT
 from roost_engine.placement.options import GangOption
 from roost_engine.policies.protocols import ScoreQuestion
@@ -28,7 +28,7 @@ _BITS = np.arange(MAX_GPUS)
 _AT = {name: len(COLUMNS) + at for at, name in enumerate(JOB_AND_PLACE_COLUMNS)}
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@value(eq=False)
 class Parts:
     """What each candidate takes, node by node.
 
@@ -63,8 +63,9 @@ class Parts:
         numbers = np.arange(len(listing.node))
         masks = [option.choice.masks for option in options if not isinstance(option, GangOption)]
         offsets = np.array([0, *accumulate(map(len, masks[:-1]))])
-        mask = np.concatenate(masks)[offsets[listing.option] + listing.subset]
-        return cls(numbers, listing.node, mask, numbers, np.zeros_like(numbers))
+        mask = np.concatenate(masks).take(offsets.take(listing.option) + listing.subset)
+        tier = np.zeros(len(numbers), dtype=np.int64)
+        return cls(numbers, listing.node, mask, numbers, tier)
 
     def mean(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the mean of [part] or [part, hidden] values over each candidate's parts."""
@@ -111,8 +112,8 @@ def candidate_rows(
     put("gpus_frac", log2(max(shape.gpu_count, 1)) / 10)
     put("nodes_frac", log2(max(shape.node_count, 1)) / 10)
     put("racks_frac", np.log2(rack_count) / 6)
-    for name, value in zip(("local_frac", "rack_frac", "across_frac"), job, strict=True):
-        put(name, value)
+    for name, frac in zip(("local_frac", "rack_frac", "across_frac"), job, strict=True):
+        put(name, frac)
     put("here_frac", here)
     put("duty_frac", duty)
     put("nvlinked_frac", parts.mean(nvlinked.astype(np.float64)))

@@ -4,7 +4,6 @@ For readers outside the engine: nothing that decisions depend on is changed.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 import numpy as np
 
@@ -12,26 +11,13 @@ from roost_engine.cluster.cluster import Cluster
 from roost_engine.cluster.tiers import tier_of
 from roost_engine.domain.model import JobId, JobSpec
 from roost_engine.domain.tier import Tier
+from roost_engine.policies.neighbour_losses import NeighbourLoss
+from roost_engine.scoring.graph_jobs import Communicates
+from roost_engine.scoring.interference import Array, Interference
 from roost_engine.scoring.neighbour_levels import LEVELS, others_count
 from roost_engine.scoring.neighbourhood import Neighbourhood
-from roost_engine.scoring.neighbours import Array, Interference, NeighbourScore
 
 _SURE_SPREAD = 0.05  # of a job alone: how well its own speed is known
-
-
-class Prediction(NamedTuple):
-    """What neighbours are predicted to cost a job.
-
-    Attributes:
-        mean, spread: of its log slowdown, on its slowest node.
-        beside: its neighbours, each with the closest level that they share, by their ids.
-        tier: of the job's GPUs.
-    """
-
-    mean: float
-    spread: float
-    beside: tuple[tuple[JobId, str], ...]
-    tier: Tier
 
 
 class NeighbourPredictor:
@@ -39,29 +25,17 @@ class NeighbourPredictor:
 
     Args:
         interference: predicts slowdowns.
+        communicates: returns the communication of a job, as the score's neighbourhood has it.
     """
 
-    def __init__(self, interference: Interference) -> None:
+    def __init__(self, interference: Interference, communicates: Communicates) -> None:
         self._interference = interference
         self._around = Neighbourhood(interference.vector, interference.width)
-
-    @classmethod
-    def like(
-        cls, score: NeighbourScore, interference: Interference | None = None
-    ) -> "NeighbourPredictor":
-        """Return one that expects the same of jobs as a score.
-
-        Args:
-            score: of neighbours.
-            interference: predicts slowdowns; None: what the score asks.
-        """
-        made = cls(interference or score.interference)
-        made._around.communicates = score.around.communicates
-        return made
+        self._around.communicates = communicates
 
     def predict(
         self, cluster: Cluster, job_id: JobId, spec_of: Callable[[JobId], JobSpec | None]
-    ) -> Prediction | None:
+    ) -> NeighbourLoss | None:
         """Predict for a job on the GPUs that it holds; None where it holds none.
 
         Raises:
@@ -82,9 +56,9 @@ class NeighbourPredictor:
 
     def _predicted(
         self, cluster: Cluster, job_id: JobId, nodes: list[int], tier: Tier
-    ) -> Prediction:
+    ) -> NeighbourLoss:
         rows, width = list[Array](), self._interference.width
-        beside = {name: np.zeros((len(nodes), width), np.float32) for name in LEVELS}
+        beside = np.zeros((len(nodes), len(LEVELS), width), dtype=np.float32)
         closest: dict[JobId, int] = {}
         for position, node in enumerate(nodes):
             residents = self._around.residents(cluster, node)
@@ -97,12 +71,12 @@ class NeighbourPredictor:
                 if other == job_id:
                     continue
                 level = int(levels[at])
-                beside[LEVELS[level]][position] += residents.vectors[at] * weights[at]
+                beside[position, level] += residents.vectors[at] * weights[at]
                 closest[other] = min(closest.get(other, level), level)
         if not closest:
-            return Prediction(0.0, _SURE_SPREAD, (), tier)
+            return NeighbourLoss(0.0, _SURE_SPREAD, (), tier)
         tiers = np.full(len(nodes), int(tier))
         mean, spread = self._interference.slowdowns(np.stack(rows), beside, tiers)
         worst = int(np.argmax(mean))
         named = tuple((other, LEVELS[level]) for other, level in sorted(closest.items()))
-        return Prediction(float(mean[worst]), float(spread[worst]), named, tier)
+        return NeighbourLoss(float(mean[worst]), float(spread[worst]), named, tier)

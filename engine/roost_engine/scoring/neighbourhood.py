@@ -4,7 +4,6 @@ What was computed of a node is stored until its jobs or its reported loads chang
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
@@ -15,27 +14,49 @@ from roost_engine.cluster.cluster import Cluster
 from roost_engine.cluster.features import LOAD_QUANTITIES, weighted_sums
 from roost_engine.cluster.link_table import mask_of
 from roost_engine.domain.model import JobId, JobSpec
-from roost_engine.scoring.graph_jobs import Communicates, Communication, ResidentJobs, typical
+from roost_engine.domain.tier import Tier
+from roost_engine.domain.value import value
+from roost_engine.scoring.graph_jobs import (
+    Communicates,
+    Communication,
+    Resident,
+    ResidentJobs,
+    typical,
+)
 from roost_engine.scoring.neighbour_levels import LEVELS, around
+from roost_engine.scoring.set_rows import SetRows
 
 Array = NDArray[np.float32]
 
 # Links between nodes are a quarter as fast as PCIe, per GPU: the rule of prediction.speed.
 _NETWORK_SLOWDOWN = 4.0
-_FIRST_COUNT = 256
-_NEWCOMER_COUNT = 32
-_MOST_ROWS = 8192  # 7 MB
+_TIER_COUNT = len(Tier)
 _LEVEL_NUMBERS = np.arange(len(LEVELS))[:, None]
 
 
-@dataclass(frozen=True, slots=True)
+@value(eq=False)
+class Layout:
+    """On which GPUs the jobs of a node are. Nodes of one kind with the same sets share it.
+
+    Attributes:
+        masks: int64 [job], GPUs on this node.
+        counts: float64 [job], how many these are.
+        weights: by set of free GPUs: float32 [level + 1, job], of each job's vector in the sum of
+            its level, and in the sum of all jobs; and the closest level that any job shares.
+    """
+
+    masks: NDArray[np.int64]
+    counts: NDArray[np.float64]
+    weights: dict[int, tuple[Array, int]]
+
+
+@value(eq=False)
 class Residents:
     """The jobs on one node, in the order of their ids.
 
     Attributes:
         jobs: their ids.
-        masks: int64 [job], GPUs on this node.
-        counts: float64 [job], how many these are.
+        layout: their GPUs.
         counted: float32 [job, width + 1], their vectors with a 1 behind, which counts in sums.
         kind, load_version: of the node: its links, and the load that the vectors are from.
         rows: of sets of free GPUs, by mask: the row of SetRows; nodes with the same links and the
@@ -43,122 +64,26 @@ class Residents:
     """
 
     jobs: tuple[JobId, ...]
-    masks: NDArray[np.int64]
-    counts: NDArray[np.float64]
+    layout: Layout
     counted: Array
     kind: int
     load_version: int
     rows: dict[int, int]
 
     @property
+    def masks(self) -> NDArray[np.int64]:
+        """The GPUs of each job: int64 [job]."""
+        return self.layout.masks
+
+    @property
+    def counts(self) -> NDArray[np.float64]:
+        """How many GPUs each job has: float64 [job]."""
+        return self.layout.counts
+
+    @property
     def vectors(self) -> Array:
         """The load vector of each job: float32 [job, width]."""
         return self.counted[:, :-1]
-
-
-class _Jobs(NamedTuple):
-    """The jobs of several nodes, filled up with jobs that have no GPU.
-
-    Attributes:
-        masks: int64 [node, job].
-        counts: float64 [node, job].
-        vectors: float32 [node, job, width + 1], as Residents.counted.
-    """
-
-    masks: NDArray[np.int64]
-    counts: NDArray[np.float64]
-    vectors: Array
-
-    @classmethod
-    def of(
-        cls, on: Mapping[int, Residents], sets: Sequence[tuple[int, int]], width: int
-    ) -> tuple["_Jobs", list[int]]:
-        """Return the jobs on the nodes of some sets of GPUs, and where the node of each set is."""
-        first = on[sets[0][0]]
-        if all(node == sets[0][0] for node, _ in sets):
-            return cls(first.masks[None], first.counts[None], first.counted[None]), [0] * len(sets)
-        position: dict[int, int] = {}
-        at = [position.setdefault(node, len(position)) for node, _ in sets]
-        shape = len(position), max(len(on[node].jobs) for node in position)
-        found = cls(
-            np.zeros(shape, dtype=np.int64),
-            np.zeros(shape),
-            np.zeros((*shape, width + 1), dtype=np.float32),
-        )
-        for node, line in position.items():
-            residents, count = on[node], len(on[node].jobs)
-            found.masks[line, :count] = residents.masks
-            found.counts[line, :count] = residents.counts
-            found.vectors[line, :count] = residents.counted
-        return found, at
-
-
-class SetRows:
-    """What sets of GPUs of one node are beside: a row for each set, in one table.
-
-    What newcomers were predicted to lose on a row is stored beside it, so that the next newcomer
-    with the same vector need not be predicted again.
-
-    Args:
-        width: columns of a load vector.
-
-    Attributes; rows that no set has are meaningless:
-        sums: float32 [row, level, width], of the other jobs' vectors, weighted.
-        joined: float32 [row, width], the other jobs as one.
-        gpus: float64 [row], how many GPUs lose as `joined` does, weighted by what the set is of
-            their others.
-        level: int64 [row], the closest that any of them shares, a position in LEVELS.
-    """
-
-    def __init__(self, width: int) -> None:
-        self.sums = np.zeros((_FIRST_COUNT, len(LEVELS), width), dtype=np.float32)
-        self.joined = np.zeros((_FIRST_COUNT, width), dtype=np.float32)
-        self.gpus = np.zeros(_FIRST_COUNT)
-        self.level = np.zeros(_FIRST_COUNT, dtype=np.int64)
-        self._count = 0
-        self._newcomers: dict[tuple[int, bytes], int] = {}  # the one asked about last is the last
-        self._losses = _unpredicted(_FIRST_COUNT)
-
-    @property
-    def is_full(self) -> bool:
-        """Whether it is time to begin again with an empty table."""
-        return self._count >= _MOST_ROWS
-
-    def take(self, count: int) -> list[int]:
-        """Return rows that no set has."""
-        begin, self._count = self._count, self._count + count
-        while self._count > len(self.gpus):
-            for name in ("sums", "joined", "gpus", "level"):
-                old = getattr(self, name)
-                setattr(self, name, np.concatenate([old, np.zeros_like(old)]))
-            added = _unpredicted(self._losses.shape[1])
-            self._losses = np.concatenate([self._losses, added], axis=1)
-        return list(range(begin, self._count))
-
-    def losses(self, vector: Array, tier: int) -> Array:
-        """Return what was predicted of newcomers with one vector, to be read and written.
-
-        Args:
-            vector: of the newcomer.
-            tier: of its GPUs.
-
-        Returns:
-            float32 [row, 2], log slowdowns of the newcomer and of the others as one; NaN: not
-            predicted yet. Valid until rows are taken or other losses are asked for.
-        """
-        key, newcomers = (tier, vector.tobytes()), self._newcomers
-        at = newcomers.pop(key, None)
-        if at is None:
-            is_full = len(newcomers) == _NEWCOMER_COUNT
-            at = newcomers.pop(next(iter(newcomers))) if is_full else len(newcomers)
-            self._losses[at] = np.nan
-        newcomers[key] = at
-        found: Array = self._losses[at]
-        return found
-
-
-def _unpredicted(row_count: int) -> Array:
-    return np.full((_NEWCOMER_COUNT, row_count, 2), np.nan, dtype=np.float32)
 
 
 class Newcomers(NamedTuple):
@@ -194,7 +119,8 @@ class Neighbourhood:
         self._jobs = ResidentJobs()
         self._cluster: Cluster | None = None
         self._known: dict[int, Residents] = {}
-        self._rows_of: dict[tuple[int, bytes, bytes], dict[int, int]] = {}
+        self._layouts: dict[tuple[int, tuple[int, ...]], Layout] = {}  # by kind of node, and masks
+        self._rows_of: dict[tuple[int, bytes], dict[int, int]] = {}  # by layout, and vectors
         self._near: dict[int, dict[int, tuple[int, int]]] = {}  # by link table and set
         self._nvlinked: dict[int, bool] = {}
 
@@ -234,28 +160,42 @@ class Neighbourhood:
         kind = int(cluster.kind[node])
         if known is not None and known.load_version == version and known.kind == kind:
             return known
-        is_reported = bool(cluster.loads.reported >> node & 1)
-        jobs = sorted(self._jobs.jobs_on.get(node, {}).items())
-        masks = np.array([mask_of(one.gpus_on[node]) for _, one in jobs], dtype=np.int64)
-        counted = np.ones((len(jobs), self._width + 1), dtype=np.float32)
-        for at, (_, resident) in enumerate(jobs):
+        on_node = self._jobs.jobs_on.get(node, {})
+        jobs = known.jobs if known is not None else tuple(sorted(on_node))
+        residents = [on_node[job_id] for job_id in jobs]
+        if known is not None and known.kind == kind:
+            layout = known.layout  # only the load is another one
+        else:
+            layout = self._layout(kind, [mask_of(one.gpus_on[node]) for one in residents])
+        counted = self._counted(cluster, node, residents)
+        key = id(layout), counted.tobytes()
+        rows = self._rows_of.setdefault(key, {})
+        found = self._known[node] = Residents(jobs, layout, counted, kind, version, rows)
+        return found
+
+    def _layout(self, kind: int, masks: list[int]) -> Layout:
+        key = kind, tuple(masks)
+        found = self._layouts.get(key)
+        if found is None:
+            counts = np.array([mask.bit_count() for mask in masks], dtype=np.float64)
+            found = Layout(np.array(masks, dtype=np.int64), counts, {})
+            self._layouts[key] = found
+        return found
+
+    def _counted(self, cluster: Cluster, node: int, residents: list[Resident]) -> Array:
+        """Return the vectors of the jobs on a node, see Residents.counted."""
+        loads, counted = None, np.empty((len(residents), self._width + 1), dtype=np.float32)
+        counted[:, -1] = 1.0
+        if cluster.loads.reported >> node & 1:
+            loads = cluster.loads.by_gpu[node]
+        for at, resident in enumerate(residents):
             means = self.expected(cluster, node, resident.here_frac, is_alone=resident.is_alone)
-            if is_reported:
+            if loads is not None:
                 gpus = resident.gpus_on[node]
-                sums = np.add.reduce(cluster.loads.by_gpu[node, list(gpus)], axis=0)
+                sums = np.add.reduce(loads.take(gpus, axis=0), axis=0)
                 means |= zip(LOAD_QUANTITIES, (sums / len(gpus)).tolist(), strict=True)
             counted[at, :-1] = self._vector(means)
-        key = kind, masks.tobytes(), counted.tobytes()
-        found = self._known[node] = Residents(
-            tuple(job_id for job_id, _ in jobs),
-            masks,
-            np.array([mask.bit_count() for mask in masks.tolist()], dtype=np.float64),
-            counted,
-            kind,
-            version,
-            self._rows_of.setdefault(key, {}),
-        )
-        return found
+        return counted
 
     def rows_of(
         self, cluster: Cluster, on: Mapping[int, Residents], sets: Sequence[tuple[int, int]]
@@ -270,48 +210,71 @@ class Neighbourhood:
         known = [on[node].rows.get(mask, -1) for node, mask in sets]
         if -1 not in known:
             return known
-        missing = {
-            (id(on[node].rows), mask): (node, mask)
-            for (node, mask), row in zip(sets, known, strict=True)
-            if row < 0
-        }
-        self._add_rows(cluster, on, list(missing.values()))
-        return [on[node].rows[mask] for node, mask in sets]
+        missing = [at for at, row in enumerate(known) if row < 0]
+        different = {(id(on[sets[at][0]].rows), sets[at][1]): sets[at] for at in missing}
+        self._add_rows(cluster, on, list(different.values()))
+        for at in missing:
+            node, mask = sets[at]
+            known[at] = on[node].rows[mask]
+        return known
 
     def _add_rows(
         self, cluster: Cluster, on: Mapping[int, Residents], sets: Sequence[tuple[int, int]]
     ) -> None:
-        """Compute the rows of some sets; arrays are [set, job] or [set, level, job]."""
-        jobs, at = _Jobs.of(on, sets, self._width)
-        whole = cluster.gpu_count[[node for node, _ in sets]][:, None]
-        taken = np.array([[mask.bit_count()] for _, mask in sets])
-        counts, level = jobs.counts[at], self._levels(cluster, sets, jobs.masks[at])
-        # A line for each level, and one for all jobs together.
-        lines = np.empty((len(sets), len(LEVELS) + 1, counts.shape[1]), dtype=np.float32)
-        weights = (counts / np.maximum(whole - taken, 1)).astype(np.float32)
-        np.multiply(weights[:, None], level[:, None] == _LEVEL_NUMBERS, out=lines[:, :-1])
-        lines[:, -1] = counts * (taken / (whole - counts))
-        rows, sums = self.rows, weighted_sums(lines, jobs.vectors[at])
-        gpus, found = sums[:, -1, -1], rows.take(len(sets))
-        rows.sums[found] = sums[:, :-1, :-1]
-        rows.joined[found] = sums[:, -1, :-1] / gpus[:, None]
-        rows.gpus[found], rows.level[found] = gpus, level.min(axis=1)
-        for (node, mask), row in zip(sets, found, strict=True):
+        """Compute the rows of some sets; arrays are [set, level, job]."""
+        self._weigh(cluster, on, sets)
+        found = [on[node].layout.weights[mask] for node, mask in sets]
+        first, rows = on[sets[0][0]], self.rows
+        if all(node == sets[0][0] for node, _ in sets):
+            sums = weighted_sums(np.array([weights for weights, _ in found]), first.counted[None])
+        else:
+            shape = len(sets), max(len(on[node].jobs) for node, _ in sets)
+            lines = np.zeros((shape[0], len(LEVELS) + 1, shape[1]), dtype=np.float32)
+            counted = np.zeros((*shape, self._width + 1), dtype=np.float32)
+            for at, (node, _) in enumerate(sets):
+                count = len(on[node].jobs)
+                lines[at, :, :count], counted[at, :count] = found[at][0], on[node].counted
+            sums = weighted_sums(lines, counted)
+        added, gpus = rows.take(len(sets)), sums[:, -1, -1]
+        rows.sums[added] = sums[:, :-1, :-1]
+        rows.joined[added] = sums[:, -1, :-1] / gpus[:, None]
+        rows.gpus[added], rows.level[added] = gpus, [closest for _, closest in found]
+        for row, (node, mask) in enumerate(sets, added.start):
             on[node].rows[mask] = row
+
+    def _weigh(
+        self, cluster: Cluster, on: Mapping[int, Residents], sets: Sequence[tuple[int, int]]
+    ) -> None:
+        """Compute the weights of some sets where a layout lacks them."""
+        missing: dict[int, tuple[int, Layout, list[int]]] = {}  # by layout: a node with it, sets
+        for node, mask in sets:
+            layout = on[node].layout
+            if mask not in layout.weights:
+                missing.setdefault(id(layout), (node, layout, []))[2].append(mask)
+        for node, layout, masks in missing.values():
+            whole = float(cluster.gpu_count[node])
+            taken = np.array([[mask.bit_count()] for mask in masks])
+            level = self._levels(cluster, node, masks, layout.masks)
+            lines = np.empty((len(masks), len(LEVELS) + 1, level.shape[1]), dtype=np.float32)
+            weights = (layout.counts / np.maximum(whole - taken, 1)).astype(np.float32)
+            np.multiply(weights[:, None], level[:, None] == _LEVEL_NUMBERS, out=lines[:, :-1])
+            lines[:, -1] = layout.counts * (taken / (whole - layout.counts))
+            closest = level.min(axis=1).tolist()
+            layout.weights.update(zip(masks, zip(lines, closest, strict=True), strict=True))
 
     def level(
         self, cluster: Cluster, node: int, residents: Residents, mask: int
     ) -> NDArray[np.int64]:
         """Return what each resident shares with a set of GPUs: positions in LEVELS."""
-        found: NDArray[np.int64] = self._levels(cluster, [(node, mask)], residents.masks[None])[0]
+        found: NDArray[np.int64] = self._levels(cluster, node, [mask], residents.masks)[0]
         return found
 
     def _levels(
-        self, cluster: Cluster, sets: Sequence[tuple[int, int]], masks: NDArray[np.int64]
+        self, cluster: Cluster, node: int, sets: Sequence[int], masks: NDArray[np.int64]
     ) -> NDArray[np.int64]:
-        """Return the same for several sets, and the jobs of their nodes: int64 [set, job]."""
-        beside = np.array([self._near_of(cluster, node, mask) for node, mask in sets])
-        shared = masks[:, None] & beside[..., None] != 0  # [set, switch or socket, job]
+        """Return the same for several sets of a node, and jobs on it: int64 [set, job]."""
+        beside = np.array([self._near_of(cluster, node, mask) for mask in sets])
+        shared = masks & beside[..., None] != 0  # [set, switch or socket, job]
         # What shares a switch shares the socket too: 2 less what is shared is a position in LEVELS.
         level: NDArray[np.int64] = 2 - shared.sum(axis=1)
         return level
@@ -339,15 +302,17 @@ class Neighbourhood:
             tiers: [node], of the newcomer's GPUs where this node is one of its nodes.
             communication: of the newcomer.
         """
-        kinds = cluster.kind[nodes]
-        linked = [kind for kind in set(kinds.tolist()) if self._is_kind_nvlinked(cluster, kind)]
-        keys = 2 * tiers + ((tiers == 0) & np.isin(kinds, linked)) if linked else 2 * tiers
-        different = sorted(set(keys.tolist()))
-        found = list[Newcomers]()
-        for key in different:
-            where = slice(None) if len(different) == 1 else np.flatnonzero(keys == key)
-            first, tier = int(nodes[where][0]), key // 2
-            means = self.expected(cluster, first, communication[tier], is_alone=key < 2)
+        keys = cluster.kind.take(nodes) * _TIER_COUNT + tiers
+        different: dict[tuple[int, bool], list[int]] = {}  # the keys with which a vector is one
+        for key in set(keys.tolist()):
+            kind, tier = divmod(key, _TIER_COUNT)
+            is_linked = tier == Tier.NODE and self._is_kind_nvlinked(cluster, kind)
+            different.setdefault((tier, is_linked), []).append(key)
+        found: list[Newcomers] = []  # list[Newcomers]() takes 1 µs
+        for (tier, _), among in sorted(different.items()):
+            where = slice(None) if len(different) == 1 else np.isin(keys, among).nonzero()[0]
+            first, is_alone = int(nodes[where][0]), tier == Tier.NODE
+            means = self.expected(cluster, first, communication[tier], is_alone=is_alone)
             found.append(Newcomers(where, self._vector(means), tier))
         return found
 
@@ -377,6 +342,7 @@ class Neighbourhood:
         self.rows = SetRows(self._width)
         self._known.clear()
         self._rows_of.clear()
+        self._layouts.clear()
 
 
 def _over_pcie(communicates: Communicates, job: JobSpec | None, gpu_count: int) -> Communication:

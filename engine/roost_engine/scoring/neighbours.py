@@ -9,22 +9,25 @@ exact for a model whose cost is a product of the two jobs' loads. A gang waits f
 node, so the newcomer's loss is the largest of its nodes. Page: docs/interference.md.
 """
 
-from collections.abc import Mapping
-from typing import Protocol
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
 
+from roost_engine.cluster.cluster import Cluster
 from roost_engine.domain.errors import PolicyError
 from roost_engine.domain.job_kind import kind_of
 from roost_engine.domain.model import JobId, JobSpec
+from roost_engine.policies.neighbour_losses import NeighbourLoss
 from roost_engine.policies.protocols import ScoreQuestion
 from roost_engine.scoring.graph_candidates import Parts
 from roost_engine.scoring.graph_jobs import Communicates
 from roost_engine.scoring.heuristic import HeuristicScore
+from roost_engine.scoring.interference import Interference
 from roost_engine.scoring.neighbour_corrections import Corrections
 from roost_engine.scoring.neighbour_cost import NeighbourCost, above
 from roost_engine.scoring.neighbour_levels import LEVELS, others_count
+from roost_engine.scoring.neighbour_predictor import NeighbourPredictor
 from roost_engine.scoring.neighbourhood import Neighbourhood, Newcomers, Residents
 
 Array = NDArray[np.float32]
@@ -34,32 +37,7 @@ _ROUNDED_TO = 1e-5
 # A pair that turned out bad is made only where every other place has one too: more than all
 # heuristic points together.
 _BAD_PAIR = 20.0
-
-
-class Interference(Protocol):
-    """Predicts slowdowns; prediction.interference_estimates has it.
-
-    Attributes:
-        name: of the model.
-        width: columns of a load vector.
-    """
-
-    name: str
-    width: int
-
-    def vector(self, means: Mapping[str, float]) -> Array:
-        """Return the load vector of a job of which these quantities are known: [width]."""
-
-    def slowdowns(
-        self, own: Array, beside: Mapping[str, Array], tier: NDArray[np.int64]
-    ) -> tuple[Array, Array]:
-        """Return mean and spread of log slowdowns.
-
-        Args:
-            own: [case, width].
-            beside: by level, weighted sums of neighbours' vectors, [case, width].
-            tier: [case].
-        """
+_ALL: NDArray[np.int64] | slice = slice(None)
 
 
 class NeighbourScore:
@@ -82,6 +60,18 @@ class NeighbourScore:
     def expect(self, communicates: Communicates) -> None:
         """Ask this for the communication of jobs from now on; without it jobs are typical."""
         self.around.expect(communicates)
+
+    @property
+    def correction_count(self) -> int:
+        """See policies.PredictsLosses."""
+        return len(self.corrections)
+
+    def loss_of(
+        self, cluster: Cluster, job_id: JobId, spec_of: Callable[[JobId], JobSpec | None]
+    ) -> NeighbourLoss | None:
+        """See policies.PredictsLosses; nothing that decisions depend on is changed."""
+        predictor = NeighbourPredictor(self.interference, self.around.communicates)
+        return predictor.predict(cluster, job_id, spec_of)
 
     def score(self, features: Array) -> Array:
         """See policies.ScorePolicy.
@@ -159,7 +149,7 @@ class NeighbourScore:
             beside[count + at, level[at]] = own * back[at]
         tier = np.full(2 * count, parts.tier[parts.candidate[part]])
         rows = np.concatenate([np.tile(own, (count, 1)), residents.vectors])
-        mean, spread = self.interference.slowdowns(rows, _by_level(beside), tier)
+        mean, spread = self.interference.slowdowns(rows, beside, tier)
         if self._is_corrected(question.job):
             for at, job_id in enumerate(residents.jobs):
                 mean[at] = self._corrected(question, node, mask, float(mean[at]), job_id)
@@ -183,11 +173,13 @@ class NeighbourScore:
         cluster, around = question.cluster, self.around
         nodes, masks = parts.node.tolist(), parts.mask.tolist()
         on = {node: around.residents(cluster, node) for node in dict.fromkeys(nodes)}
-        occupied = [at for at, node in enumerate(nodes) if on[node].jobs]
+        occupied = [one for one, node in enumerate(nodes) if on[node].jobs]
         if not occupied:
             return None
-        at = np.array(occupied)
-        row = np.array(around.rows_of(cluster, on, [(nodes[one], masks[one]) for one in occupied]))
+        at, sets = _ALL, list(zip(nodes, masks, strict=True))
+        if len(occupied) < len(sets):
+            at, sets = np.array(occupied), [sets[one] for one in occupied]
+        row = np.array(around.rows_of(cluster, on, sets))
         of, mean = parts.candidate[at], self._predicted(self._newcomers(question, parts, at), row)
         if self._is_corrected(question.job):
             for each, one in enumerate(occupied):
@@ -197,7 +189,7 @@ class NeighbourScore:
                     mean[each, 0] += _BAD_PAIR
         candidates, size = len(question.features), question.candidates.shape.gpu_count
         newcomer, others = np.zeros(candidates), np.zeros(candidates)
-        lost, caused = mean[:, 0], mean[:, 1] * around.rows.gpus[row]
+        lost, caused = mean[:, 0], mean[:, 1] * around.rows.gpus.take(row)
         if len(parts.node) == candidates:  # one node each
             newcomer[of], others[of] = lost, caused
         else:
@@ -214,14 +206,15 @@ class NeighbourScore:
         """
         rows, found = self.around.rows, np.empty((len(row), 2), dtype=np.float32)
         for where, vector, tier in newcomers:
-            found[where] = rows.losses(vector, tier)[row[where]]
-        missing = np.flatnonzero(np.isnan(found[:, 0]))
+            found[where] = rows.losses(vector, tier).take(row[where], axis=0)
+        missing = np.isnan(found[:, 0]).nonzero()[0]
         if len(missing):
-            own = np.empty((len(row), self.interference.width), dtype=np.float32)
-            tiers = np.empty_like(row)
+            own = np.empty((len(missing), self.interference.width), dtype=np.float32)
+            tiers = np.empty(len(missing), dtype=np.int64)
             for where, vector, tier in newcomers:
-                own[where], tiers[where] = vector, tier
-            found[missing] = self._asked(own[missing], tiers[missing], row[missing])
+                at = where if isinstance(where, slice) else np.isin(missing, where)
+                own[at], tiers[at] = vector, tier
+            found[missing] = self._asked(own, tiers, row.take(missing))
             for where, vector, tier in newcomers:
                 rows.losses(vector, tier)[row[where]] = found[where]
         return found
@@ -230,11 +223,10 @@ class NeighbourScore:
         """Ask the model for the same, with the newcomers' vectors: [part, width]."""
         rows, count = self.around.rows, len(row)
         beside, tier = self._empty(2 * count), np.zeros(2 * count, dtype=np.int64)
-        beside[:count], tier[:count] = rows.sums[row], tiers
-        beside[np.arange(count, 2 * count), rows.level[row]] = own
-        cases = np.concatenate([own, rows.joined[row]])
-        mean, _ = self.interference.slowdowns(cases, _by_level(beside), tier)
-        return mean.reshape(2, count).T
+        beside[:count], tier[:count] = rows.sums.take(row, axis=0), tiers
+        beside[np.arange(count, 2 * count), rows.level.take(row)] = own
+        cases = np.concatenate([own, rows.joined.take(row, axis=0)])
+        return self.interference.means(cases, beside, tier).reshape(2, count).T
 
     def _is_corrected(self, job: JobSpec | None) -> bool:
         return job is not None and self.corrections.knows(kind_of(job))
@@ -275,18 +267,13 @@ class NeighbourScore:
         ]
 
     def _newcomers(
-        self, question: ScoreQuestion, parts: Parts, at: NDArray[np.int64]
+        self, question: ScoreQuestion, parts: Parts, at: NDArray[np.int64] | slice
     ) -> list[Newcomers]:
         """Return the newcomer's vectors on some parts."""
         job, gpu_count = question.job, question.candidates.shape.gpu_count
-        tiers = parts.tier[parts.candidate[at]]
+        tiers = parts.tier.take(parts.candidate[at])
         communication = self.around.communicates(job, gpu_count)
         return self.around.newcomers(question.cluster, parts.node[at], tiers, communication)
 
     def _empty(self, count: int) -> Array:
         return np.zeros((count, len(LEVELS), self.interference.width), dtype=np.float32)
-
-
-def _by_level(beside: Array) -> dict[str, Array]:
-    """Return [case, level, width] by the name of the level."""
-    return {name: beside[:, position] for position, name in enumerate(LEVELS)}

@@ -3,12 +3,12 @@
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from math import inf
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from roost_engine.cluster.cluster import Cluster
-from roost_engine.cluster.node_sets import NO_NODES
 from roost_engine.domain.actions import Decision
 from roost_engine.domain.errors import PolicyError
 from roost_engine.domain.lazy import Lazy
@@ -18,7 +18,6 @@ from roost_engine.placement.candidates import Candidates, Listing
 from roost_engine.placement.options import (
     GangOption,
     NodeOption,
-    Option,
     gang_features,
     node_features,
 )
@@ -125,6 +124,11 @@ class Scorer:
             return ""
         return "" if found is None else found.in_words
 
+    @property
+    def knows_neighbours(self) -> bool:
+        """Whether `lost_frac` depends on the candidates."""
+        return self._aware is not None
+
     def lost_frac(self, candidates: Candidates, job: JobSpec | None) -> float:
         """Return the share of its speed that neighbours cost a job at the best candidate.
 
@@ -173,7 +177,7 @@ class Scorer:
         if len(scores) + len(candidates.options) > _CACHE_LIMIT:
             scores.clear()
         if type(policy) is HeuristicScore and isinstance(candidates.options[0], NodeOption):
-            node, chosen = _best_node(candidates.options)
+            node, chosen = _best_node(cast(Sequence[NodeOption], candidates.options))
             _, subset = self._score_of(policy, candidates, chosen)
             return candidates.to_placement(chosen, node, subset)
         best_score, best_node, best = -inf, 0, None
@@ -238,21 +242,17 @@ def _checked(policy: ScorePolicy, scores: NDArray[np.float32], count: int) -> ND
     return scores
 
 
-def _best_node(options: Sequence[Option]) -> tuple[int, NodeOption]:
+def _best_node(options: Sequence[NodeOption]) -> tuple[int, NodeOption]:
     """Return the single node that the heuristic scores best while no load is known.
 
     The heuristic's score is known of every choice. Ties go to the lower node index.
     """
-    best_score, lowest, best = -inf, NO_NODES, None
-    for option in options:
-        assert isinstance(option, NodeOption)
-        score = option.choice.best_static_score
-        if score >= best_score:
-            first = option.nodes & -option.nodes  # of nodes 0b1010: 0b0010
-            if score > best_score or first < lowest:
-                best_score, lowest, best = score, first, option
-    assert best is not None
-    return lowest.bit_length() - 1, best
+    best_score = max([option.choice.best_static_score for option in options])
+    best = [option for option in options if option.choice.best_static_score == best_score]
+    # The first of nodes 0b1010 is 0b0010.
+    firsts = [option.nodes & -option.nodes for option in best]
+    first = min(firsts)
+    return first.bit_length() - 1, best[firsts.index(first)]
 
 
 def shortlist(nodes: NDArray[np.int64], order: NDArray[np.int64], count: int) -> NDArray[np.int64]:

@@ -24,6 +24,7 @@ from roost_engine.domain.events import (
     JobStarted,
     LinksSeen,
     LoadSeen,
+    MemorySeen,
     NodeLost,
     SpeedSeen,
     Tick,
@@ -31,17 +32,13 @@ from roost_engine.domain.events import (
 )
 from roost_engine.domain.gpu_seat import FIRST, other_seat
 from roost_engine.domain.lazy import Lazy
-from roost_engine.domain.model import JobId, JobSpec, NodeName, NodeShare, Placement, Shape
+from roost_engine.domain.model import JobId, JobSpec, NodeShare, Placement, Shape
 from roost_engine.domain.tier import Tier
-from roost_engine.job_record import JobRecord, JobState
+from roost_engine.job_record import JobRecord
 from roost_engine.placement.eligibility import usable_nodes
 from roost_engine.policies.protocols import CandidatePolicy
-from roost_engine.sharing.pairs import (
-    CorrectedPair,
-    LearningRule,
-    PairRule,
-    Slowdown,
-)
+from roost_engine.sharing.hosts import Host, Hosts, may_share
+from roost_engine.sharing.pairs import CorrectedPair, LearningRule, PairRule, Slowdown
 from roost_engine.sharing.separation import Separation
 from roost_engine.sharing.separation_budget import SeparationBudget
 from roost_engine.table.job_table import JobTable
@@ -67,25 +64,6 @@ class SeatOffer(NamedTuple):
     its: Slowdown
 
 
-class _Host(NamedTuple):
-    """A running job that another one could join, and all that an offer beside it depends on.
-
-    Attributes:
-        node: of all its GPUs.
-        seat: that it has on them.
-        gpus: its GPUs that it shares with no job and that have no fault.
-        cpu_count, memory_bytes: what is free on the node.
-    """
-
-    spec: JobSpec
-    name: NodeName
-    node: int
-    seat: int
-    gpus: tuple[int, ...]
-    cpu_count: int
-    memory_bytes: int
-
-
 class Seating:
     """See the module.
 
@@ -100,6 +78,7 @@ class Seating:
 
     Attributes:
         seats: the seats that jobs hold.
+        hosts: the jobs that others could join.
     """
 
     def __init__(
@@ -111,18 +90,20 @@ class Seating:
     ) -> None:
         self._table, self._candidates, self._rule = table, candidates, rule
         self.seats = table.cluster.seats = Seats()
+        self.hosts = Hosts(self.seats, table)
         self._learning = rule if isinstance(rule, LearningRule) else None
         self._is_due = False
         self._separation: Separation | None = None
         if separation is not None and self._learning is not None:
             self._separation = Separation(separation, self._learning, table, candidates)
-        self._numbers: dict[_Host, int] = {}
+        self._numbers: dict[Host, int] = {}
         self._next_number = 0
         # By waiting job: no host below this number is good for it.
         self._examined: dict[JobId, int] = {}
 
     def note(self, event: Event) -> None:
         """Note an event, before the pass that it causes."""
+        self.hosts.note(event)
         match event:
             case TopologySeen() if event.gpu_memory_bytes:
                 self.seats.gpu_memory_bytes[event.name] = event.gpu_memory_bytes
@@ -132,7 +113,7 @@ class Seating:
                 pass
         if isinstance(event, SpeedSeen):
             self._observe(event)
-        if isinstance(event, LoadSeen | LinksSeen | SpeedSeen):
+        if isinstance(event, LoadSeen | LinksSeen | SpeedSeen | MemorySeen):
             return
         self._is_due = True
         match event:
@@ -195,7 +176,7 @@ class Seating:
         if not self._is_due:
             return
         self._is_due = False
-        hosts = self._hosts(reserved)
+        hosts = self._hosts(reserved, at_s)
         for record in self._askers(at_s):
             offer = self._best(record.spec, hosts)
             if offer is None:
@@ -207,32 +188,16 @@ class Seating:
             if self._candidates.propose(self._table.cluster, record.spec, NO_NODES, at_s):
                 continue
             put(record, offer.placement, Lazy.of(self._decision(record.spec, offer, at_s)))
-            hosts = self._hosts(reserved)
+            hosts = self._hosts(reserved, at_s)
 
-    def _hosts(self, reserved: NodeSet) -> dict[_Host, int]:
+    def _hosts(self, reserved: NodeSet, at_s: float) -> dict[Host, int]:
         """Return the jobs that others could join now, and their numbers."""
-        cluster, jobs, found = self._table.cluster, self._table.jobs, dict[_Host, int]()
-        for job_id, name, seat, gpus in self.seats.hosts():
-            host = jobs.get(job_id)
-            if host is None or host.state is not JobState.RUNNING or not may_share(host.spec):
-                continue
-            node = cluster.index_of[name]
-            spec = cluster.specs[node]
-            if spec is None or not spec.has_seats or reserved >> node & 1 or len(host.shares) != 1:
-                continue
-            one = _Host(
-                host.spec,
-                name,
-                node,
-                seat,
-                tuple(gpu for gpu in gpus if (node, gpu) not in cluster.faults),
-                int(cluster.cpu_free[node]),
-                int(cluster.memory_free[node]),
-            )
-            number = self._numbers.get(one)
+        found = dict[Host, int]()
+        for host in self.hosts.among(reserved, at_s):
+            number = self._numbers.get(host)
             if number is None:
                 number, self._next_number = self._next_number, self._next_number + 1
-            found[one] = number
+            found[host] = number
         self._numbers = found
         return found
 
@@ -254,7 +219,7 @@ class Seating:
                 found.append(((-job.priority_tier, key, job.submit_s, job_id), record))
         return [record for _, record in sorted(found, key=lambda one: one[0])]
 
-    def _best(self, job: JobSpec, hosts: dict[_Host, int]) -> SeatOffer | None:
+    def _best(self, job: JobSpec, hosts: dict[Host, int]) -> SeatOffer | None:
         shape = next((shape for shape in job.shapes if shape.node_count == 1), None)
         if shape is None or self._table.quotas.exhausted_by(job):
             return None
@@ -273,7 +238,7 @@ class Seating:
         ]
         return min(offers, key=lambda one: (one.cost, one.placement.nodes), default=None)
 
-    def _offer(self, job: JobSpec, shape: Shape, host: _Host) -> SeatOffer | None:
+    def _offer(self, job: JobSpec, shape: Shape, host: Host) -> SeatOffer | None:
         """Return the seats beside one job, if the newcomer may have them."""
         if len(host.gpus) < shape.gpus_per_node or host.cpu_count < shape.cpus_per_node:
             return None
@@ -282,7 +247,7 @@ class Seating:
         parted = self._separation is not None and self._separation.have_parted
         if parted and parted(job.job_id, host.spec.job_id):
             return None
-        needed_bytes = job.gpu_memory_bytes + host.spec.gpu_memory_bytes
+        needed_bytes = job.gpu_memory_bytes + host.gpu_memory_bytes
         if needed_bytes > self.seats.gpu_memory_bytes.get(host.name, 0):
             return None
         seat = other_seat(host.seat)
@@ -316,11 +281,6 @@ class Seating:
                 f" to lose {offer.mine.in_words}, and job {offer.host} {offer.its.in_words}"
             ),
         )
-
-
-def may_share(job: JobSpec) -> bool:
-    """Return whether a job may share GPUs: it opted in, starts in Slurm, and says what it needs."""
-    return job.shares_gpus and job.binding and job.gpu_memory_bytes > 0
 
 
 def partners_in_words(seats: Seats, job_id: JobId) -> str:

@@ -17,11 +17,14 @@ from roost_engine.policies.stoppable_jobs import StoppableJobs, run_of
 _COLUMN_COUNT = 4  # of StoppableJobs
 
 
-class RunningJobs:
-    """The jobs, in the order in which they were added."""
+class RunningJobs(dict[JobId, JobRecord]):
+    """The jobs, in the order in which they were added; a dict, because they are asked at any event.
+
+    Only add() and discard() change it.
+    """
 
     def __init__(self) -> None:
-        self._records: dict[JobId, JobRecord] = {}
+        super().__init__()
         self._numbers: dict[JobId, int] = {}  # the later it was added, the higher
         self._added_count = 0
         # (end of the lease, number, job); entries of jobs that left stay in until then.
@@ -32,25 +35,16 @@ class RunningJobs:
         self._runs = np.zeros((_COLUMN_COUNT, 64))
         self._stoppable: StoppableJobs | None = None  # as was last returned
 
-    def __len__(self) -> int:
-        return len(self._records)
-
-    def __contains__(self, job_id: JobId) -> bool:
-        return job_id in self._records
-
-    def __getitem__(self, job_id: JobId) -> JobRecord:
-        return self._records[job_id]
-
     def add(self, record: JobRecord) -> None:
         """Add a job that is not among them; its lease ends at `safe_until_s`."""
         job_id, number = record.job_id, self._added_count
-        self._records[job_id], self._numbers[job_id] = record, number
+        self[job_id], self._numbers[job_id] = record, number
         self._added_count += 1
         heappush(self._leases, (record.safe_until_s, number, job_id))
 
     def discard(self, job_id: JobId) -> None:
         """Remove a job, if it is among them."""
-        if self._records.pop(job_id, None) is None:
+        if self.pop(job_id, None) is None:
             return
         number = self._numbers.pop(job_id)
         place, count = bisect_left(self._free_numbers, number), len(self._free)
@@ -68,7 +62,7 @@ class RunningJobs:
         while self._leases and self._leases[0][0] <= at_s:
             _, number, job_id = heappop(self._leases)
             if self._numbers.get(job_id) == number:
-                self._free_from_lease(number, self._records[job_id])
+                self._free_from_lease(number, self[job_id])
         if self._stoppable is None:
             self._stoppable = StoppableJobs(self._free, self._runs[:, : len(self._free)].copy())
         return self._stoppable

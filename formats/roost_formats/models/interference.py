@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from roost_engine.domain.errors import PolicyError
 from roost_engine.prediction.interference_model import (
@@ -18,6 +19,7 @@ from roost_engine.prediction.interference_model import (
     PriorModel,
     Slowdowns,
     checked,
+    checked_means,
 )
 from roost_formats.models.checked_model import CheckedModel
 from roost_formats.models.interference_net import InterferenceNet, net_of
@@ -46,6 +48,12 @@ class OnnxInterference:
         if self.net is not None:
             return checked(self.name, self.net.slowdowns(cases), len(cases.own))
         return self.ask_runtime(cases)
+
+    def means(self, cases: Cases) -> NDArray[np.float32]:
+        """See prediction.interference_model.InterferenceModel."""
+        if self.net is not None:
+            return checked_means(self.name, self.net.means(cases), len(cases.own))
+        return self.ask_runtime(cases).mean
 
     def ask_runtime(self, cases: Cases) -> Slowdowns:
         """Return the answer of the file itself.

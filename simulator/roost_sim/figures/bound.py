@@ -84,10 +84,11 @@ def fluid_flow_s(submit_s: NDArray[np.float64], machine_s: NDArray[np.float64]) 
     now_s = total_s = 0.0
     for arrives_s, whole_s in zip(submit_s.tolist(), machine_s.tolist(), strict=True):
         while waiting and now_s < arrives_s:
-            rest_s, since_s = heappop(waiting)
+            rest_s, since_s = waiting[0]
             if now_s + rest_s > arrives_s:
-                heappush(waiting, (rest_s - (arrives_s - now_s), since_s))
+                waiting[0] = rest_s - (arrives_s - now_s), since_s  # less than before: still least
                 break
+            heappop(waiting)
             now_s += rest_s
             total_s += now_s - since_s
         now_s = max(now_s, arrives_s)

@@ -75,7 +75,8 @@ class Driver:
     _moments: Moments = field(default_factory=Moments)
     _active: dict[JobId, SimulatedJob] = field(default_factory=dict)
     _running: dict[JobId, tuple[NodeShare, ...]] = field(default_factory=dict)
-    _events: deque[Event] = field(default_factory=deque)
+    _events: deque[Event] = field(default_factory=deque)  # that wait for the present one
+    _is_feeding: bool = False
     _unreported: dict[JobId, None] = field(default_factory=dict)
     _results: list[JobResult] = field(default_factory=list)
     _decision_s: list[float] = field(default_factory=list)
@@ -293,23 +294,26 @@ class Driver:
         Carrying out an action causes further events. They are fed in order, and never while the
         actions of an earlier event are still being carried out.
         """
-        events, clock = self._events, self.clock
-        events.append(event)
-        if len(events) > 1:
+        events, step, clock = self._events, self.engine.step, self.clock
+        if self._is_feeding:
+            events.append(event)
             return
-        while events:
-            event = events[0]
+        self._is_feeding = True
+        while True:
             at_s = self._now_s = event.at_s
             if self._wake_s <= at_s:
                 self._wake_s = inf
             self._event_count += 1
             began_s = clock()
-            actions = self.engine.step(event)
+            actions = step(event)
             if actions:
                 self._carry_out(actions, at_s, clock() - began_s)
-            events.popleft()
             if self._unreported and not events:
                 self._report_speeds(at_s)
+            if not events:
+                break
+            event = events.popleft()
+        self._is_feeding = False
 
     def _report_speeds(self, at_s: float) -> None:
         """Report changed speeds, after the events that caused them."""

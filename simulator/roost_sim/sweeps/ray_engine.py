@@ -90,15 +90,17 @@ def connect(address: str | None, process_count: int) -> Ray:
     """
     ray = _import_ray()
     local = {"num_cpus": process_count, "include_dashboard": False}
-    try:
-        ray.init(
-            **({"address": address} if address else {"address": "local", **local}),
-            log_to_driver=False,
-            logging_level="ERROR",
-        )
-    except (ConnectionError, RuntimeError, ValueError, OSError) as error:
-        where = address or "this machine"
-        raise RayError(f"no Ray at {where}: {str(error).splitlines()[0]}") from error
+    options = {"address": address} if address else {"address": "local", **local}
+    for is_last in (address is not None, True):
+        try:
+            ray.init(**options, log_to_driver=False, logging_level="ERROR")
+            break
+        except Exception as error:  # Ray has no class of its own for most of what goes wrong
+            ray.shutdown()
+            # Ray gives its processes 30 s to start, in which a busy machine may not have read them.
+            if is_last or "timed out" not in str(error):
+                where, lines = address or "this machine", str(error).splitlines() or [repr(error)]
+                raise RayError(f"no Ray at {where}: {lines[0]}") from error
     return ray
 
 

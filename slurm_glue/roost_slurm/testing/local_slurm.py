@@ -197,7 +197,7 @@ class LocalSlurm:
         self,
         *argv: str,
         check: bool = True,
-        timeout_s: float = 20.0,
+        timeout_s: float = 60.0,
         stdin: str | None = None,
         user: str | None = None,
     ) -> str:
@@ -241,7 +241,7 @@ class LocalSlurm:
         """`scontrol -d -o show job`: one line, with the GPU indices as IDX."""
         return self.run("scontrol", "-d", "-o", "show", "job", job_id)
 
-    def wait_for_state(self, job_id: str, *states: str, timeout_s: float = 20.0) -> str:
+    def wait_for_state(self, job_id: str, *states: str, timeout_s: float = 60.0) -> str:
         """Wait until a job is in one of the states and return that.
 
         Raises:

@@ -76,7 +76,7 @@ class Site:
 
     async def done(self) -> None:
         """Until all that was submitted is carried out."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while not self.applier.is_idle or self.applier._tasks:  # noqa: ASYNC110
                 await asyncio.sleep(0)
 

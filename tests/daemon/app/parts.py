@@ -63,4 +63,4 @@ async def recording(folder: Path) -> AsyncIterator[Recorder]:
         yield recorder
     finally:
         recorder.close()
-        await asyncio.wait_for(task, 10)
+        await asyncio.wait_for(task, 60)

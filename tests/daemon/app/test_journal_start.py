@@ -108,7 +108,7 @@ async def wait_until_recorded(daemon: Running, slurm: SlurmStandIn) -> None:
     await daemon.until(lambda: not recorder.fault and not recorder._is_torn, "recording")
     await place_one(daemon, slurm)
     ticket = recorder.append(Tick(at_s=daemon.daemon.state.clock.now_s()), ())
-    await asyncio.wait_for(recorder.wait_durable(ticket), 10)
+    await asyncio.wait_for(recorder.wait_durable(ticket), 60)
 
 
 def run_count(folder: Path) -> int:

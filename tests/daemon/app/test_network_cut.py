@@ -116,7 +116,7 @@ async def connected(folder: Path) -> AsyncIterator[tuple[Running, Network]]:
 async def until_reported(found: Running) -> None:
     """Until one more sample has been accepted."""
     before = found.count("roost_telemetry_samples_total")
-    async with asyncio.timeout(40):
+    async with asyncio.timeout(60):
         while found.count("roost_telemetry_samples_total") <= before:  # noqa: ASYNC110  a counter
             await asyncio.sleep(0.02)
 
@@ -124,7 +124,7 @@ async def until_reported(found: Running) -> None:
 async def until_silent(found: Running) -> None:
     """Until no sample has come for a second."""
     before = -1.0
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while (count := found.count("roost_telemetry_samples_total")) != before:
             before = count
             await asyncio.sleep(1.0)

@@ -24,7 +24,7 @@ def server() -> Iterator[MetricsServer]:
 
 def scrape(server: MetricsServer) -> str:
     url = f"http://127.0.0.1:{server.server_port}/metrics"
-    with urllib.request.urlopen(url, timeout=5) as answer:
+    with urllib.request.urlopen(url, timeout=60) as answer:
         text: str = answer.read().decode()
     return text
 
@@ -37,7 +37,7 @@ def test_prometheus_is_answered_over_http(server: MetricsServer) -> None:
 def test_an_address_of_version_6_is_served() -> None:
     server = serve_metrics(CollectorRegistry(), "[::1]:0")
     try:
-        with socket.create_connection(("::1", server.server_port), timeout=5) as connection:
+        with socket.create_connection(("::1", server.server_port), timeout=60) as connection:
             connection.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
             assert connection.recv(12) == b"HTTP/1.0 200"
     finally:
@@ -47,8 +47,8 @@ def test_an_address_of_version_6_is_served() -> None:
 
 def test_idle_connections_take_no_more_than_a_few_threads(server: MetricsServer) -> None:
     address = ("127.0.0.1", server.server_port)
-    idle = [socket.create_connection(address, timeout=5) for _ in range(CONNECTION_LIMIT)]
-    more = [socket.create_connection(address, timeout=5) for _ in range(20)]
+    idle = [socket.create_connection(address, timeout=60) for _ in range(CONNECTION_LIMIT)]
+    more = [socket.create_connection(address, timeout=60) for _ in range(20)]
     try:
         assert [connection.recv(1) for connection in more] == [b""] * len(more)  # turned away
     finally:

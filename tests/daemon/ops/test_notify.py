@@ -11,7 +11,7 @@ from roostd.ops.notify import Notifier
 def bound(address: str) -> socket.socket:
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     listener.bind(address)
-    listener.settimeout(5)
+    listener.settimeout(60)
     return listener
 
 

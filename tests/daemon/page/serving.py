@@ -27,7 +27,7 @@ class Page:
         return f"http://127.0.0.1:{self.port}/"
 
     def get(self, path: str) -> bytes:
-        with urllib.request.urlopen(f"{self.url}{path.lstrip('/')}", timeout=20) as answer:
+        with urllib.request.urlopen(f"{self.url}{path.lstrip('/')}", timeout=60) as answer:
             body: bytes = answer.read()
         return body
 
@@ -45,5 +45,5 @@ def served_page(state: DaemonState, wrap: Any = lambda app: app) -> Iterator[Pag
     finally:
         server.close()
         loop.call_soon_threadsafe(loop.stop)
-        thread.join(10)
+        thread.join(60)
         loop.close()

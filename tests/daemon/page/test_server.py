@@ -29,7 +29,7 @@ def state() -> DaemonState:
 
 
 def fetch(url: str) -> bytes:
-    with urllib.request.urlopen(url, timeout=20) as answer:
+    with urllib.request.urlopen(url, timeout=60) as answer:
         body: bytes = answer.read()
     return body
 
@@ -84,7 +84,7 @@ def test_browsers_that_ask_together_share_one_reading(state: DaemonState) -> Non
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(20)
+            thread.join(60)
     assert len(texts) == 8
     assert len({json.loads(text)["at_epoch_s"] for text in texts}) == 1
 

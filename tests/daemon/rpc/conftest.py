@@ -1,10 +1,11 @@
 """Real gRPC servers, in the test's own event loop."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 from prometheus_client import CollectorRegistry
+from tests.conftest import open_folder
 from tests.daemon.rpc.served import ManualClock, Served
 
 from roost_engine.domain.events import Event
@@ -20,7 +21,13 @@ from roostd.telemetry.board import ProbeBoard
 
 
 @pytest.fixture
-async def served(tmp_path: Path) -> AsyncIterator[Served]:
+def socket_folder() -> Iterator[Path]:
+    with open_folder() as folder:
+        yield folder
+
+
+@pytest.fixture
+async def served(socket_folder: Path) -> AsyncIterator[Served]:
     clock, emitted = ManualClock(), list[Event]()
     metrics = Metrics(CollectorRegistry())
     state = DaemonState(
@@ -41,10 +48,10 @@ async def served(tmp_path: Path) -> AsyncIterator[Served]:
         emitted.append(event)
         state.engine.step(event)
 
-    sockets = tmp_path / "operator.sock", tmp_path / "admin.sock"
+    sockets = socket_folder / "operator.sock", socket_folder / "admin.sock"
     servers = Servers(state, metrics, listen, *sockets, say)
     await servers.start()
-    one = Served(state, metrics, clock, tmp_path / "operator.sock", servers, emitted)
+    one = Served(state, metrics, clock, sockets[0], servers, emitted)
     yield one
     for channel in one.channels:
         await channel.close()

@@ -71,7 +71,7 @@ class Served:
 
     async def until_sequence(self, node: str, sequence: int) -> pb.Sample:
         """The newest sample of a node once it is that one or later; samples get no answer."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             while True:
                 report = self.state.board.report(NodeName(node))
                 if report and report.sample and report.sample.sequence >= sequence:
@@ -80,7 +80,7 @@ class Served:
 
     async def until_streams(self, count: int) -> None:
         """Until that many probe streams are open."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             while True:
                 if self.count("roost_probe_streams") == count:
                     return

@@ -76,14 +76,14 @@ class Stream:
 
     async def say(self, message: pb.ProbeMessage) -> None:
         try:
-            await asyncio.wait_for(self.call.write(message), 20)
+            await asyncio.wait_for(self.call.write(message), 60)
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
             return  # `answer` has the reason
 
     async def answer(self) -> grpc.StatusCode:
         """OK where the daemon answered; else the code with which the stream ended."""
         try:
-            answer = await asyncio.wait_for(self.call.read(), 20)
+            answer = await asyncio.wait_for(self.call.read(), 60)
         except grpc.aio.AioRpcError as error:
             return error.code()
         return Status.OK if answer is not grpc.aio.EOF else await self.call.code()
@@ -173,10 +173,10 @@ async def test_a_new_authority_takes_over_without_a_restart(site: Site, tmp_path
 
 async def until_ok(site: Site) -> grpc.StatusCode:
     """The code once the board has noticed that the other stream has ended."""
-    for _ in range(50):
+    for _ in range(600):
         if (code := await site.code_of()) is Status.OK:
             return code
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(0.1)
     return code
 
 

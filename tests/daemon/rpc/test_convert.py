@@ -12,6 +12,7 @@ from roost_engine.domain.model import JobId, NodeName
 from roost_engine.engine import Engine, EngineConfig
 from roost_engine.plugins.plugins import Policies
 from roost_engine.plugins.stacks import OrderKind
+from roost_engine.sharing.pairs import Pairs, SharingConfig
 from roost_engine.testing.builders import job, node, share
 from roost_proto.v1 import operator_pb2 as pb
 from roostd.config.config import Config
@@ -115,7 +116,7 @@ def test_a_node_tells_what_is_wrong_with_its_probe(
     state: DaemonState, gpu_count: int, silent_s: float, problems: list[str]
 ) -> None:
     report = state.board.apply_hello(read_hello(hello("n1", gpu_count)), "stream")
-    state.board.apply_sample(report, sample(gpu_count=gpu_count))
+    state.board.apply_sample(report, sample(gpu_count=gpu_count), is_checked=True)
     assert isinstance(state.clock, ManualClock)
     state.clock.at_s += silent_s
 
@@ -213,6 +214,22 @@ def test_explain_tells_what_a_comment_said(state: DaemonState) -> None:
     told = convert.explanation(state, ONE).comment
     assert (told.model, told.checkpoint_s) == ("bert", 600.0)
     assert list(told.problems) == ["key lr is unknown"]
+
+
+def test_explain_says_that_a_job_counts_with_more_memory_than_it_states(
+    state: DaemonState,
+) -> None:
+    state.engine = Engine(EngineConfig(), Policies(sharing=Pairs(SharingConfig())))
+    spec = replace(job("1", gpus=1), shares_gpus=True, gpu_memory_bytes=18 << 30)
+    state.engine.step(JobQueued(at_s=100.0, job=spec))
+    state.comments[ONE] = JobComment(shares_gpus=True, gpu_memory_bytes=5 << 30)
+    (problem,) = convert.explanation(state, ONE).comment.problems
+    assert problem == (
+        "memory: it states 5 GiB of each GPU, and runs of this user and name have used more:"
+        " 18 GiB count"
+    )
+    state.comments[ONE] = JobComment(shares_gpus=True, gpu_memory_bytes=18 << 30)
+    assert not convert.explanation(state, ONE).comment.problems
 
 
 def test_every_candidate_but_the_chosen_one_tells_why_not(state: DaemonState) -> None:

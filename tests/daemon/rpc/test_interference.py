@@ -10,6 +10,7 @@ from tests.engine.scoring.test_neighbours import FakeInterference
 from roost_engine.domain.pair_correction import PairCorrection
 from roost_engine.engine import Engine, EngineConfig
 from roost_engine.plugins.plugins import Policies
+from roost_engine.scoring.heuristic import HeuristicScore
 from roost_engine.scoring.neighbour_corrections import Corrections
 from roost_engine.scoring.neighbours import NeighbourScore
 from roost_engine.sharing.pairs import Pairs, PairSpeed, SharingConfig
@@ -80,3 +81,18 @@ def test_a_score_in_service_decides(served: Served) -> None:
     served.state.engine = Engine(EngineConfig(), Policies(score=score))
     found = response(served.state, 0)
     assert (found.model, found.decides, found.correcting_count) == ("fake", True, 1)
+
+
+class FakeLosses(HeuristicScore):
+    """A score of another kind that predicts losses too."""
+
+    correction_count = 3
+
+    def loss_of(self, cluster: object, job_id: object, spec_of: object) -> None:
+        return None
+
+
+def test_whatever_score_predicts_losses_is_read(served: Served) -> None:
+    served.state.engine = Engine(EngineConfig(), Policies(score=FakeLosses()))
+    found = response(served.state, 0)
+    assert (found.model, found.decides, found.correcting_count) == ("heuristic", True, 3)

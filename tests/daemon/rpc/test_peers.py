@@ -92,7 +92,7 @@ async def test_idle_connections_do_not_use_up_the_daemon_s_files(
     before = open_file_count()
     for _ in range(10 * CONNECTION_LIMIT):
         address = ("127.0.0.1", served.servers.probe_port)
-        silent_connections.append(socket.create_connection(address, timeout=5))
+        silent_connections.append(socket.create_connection(address, timeout=60))
 
     refused_count = sum(map(is_closed, silent_connections[CONNECTION_LIMIT:]))
 

@@ -12,6 +12,7 @@ from roost_engine.testing.builders import node
 from roost_slurm.testing.cluster_plan import ClusterPlan
 from roost_slurm.testing.local_slurm import LocalSlurm
 from roostd.slurm.port import SlurmPort
+from roostd.slurm.request import shares_of
 from roostd.slurm.slurm_cli import SlurmCli
 from roostd.testing.slurm_stand_in import SlurmStandIn
 
@@ -118,10 +119,19 @@ def placement(nodes: str, *gpu_indices: int) -> Placement:
     return Placement(names, gpu_indices, shape, Tier.NODE if len(names) == 1 else Tier.RACK)
 
 
+async def allocation(port: SlurmPort, job_id: JobId) -> tuple[NodeShare, ...]:
+    """Return what a job holds now; empty when it holds nothing or is gone."""
+    if isinstance(port, SlurmStandIn):
+        return await port.allocation(job_id)
+    assert isinstance(port, SlurmCli)
+    detail = await port._detail(job_id)
+    return shares_of(detail) if detail else ()
+
+
 async def started(port: SlurmPort, job_id: JobId) -> tuple[NodeShare, ...]:
     """Wait until a job holds something, and return what."""
     deadline_s = time.monotonic() + _START_TIMEOUT_S
-    while not (shares := await port.allocation(job_id)):
+    while not (shares := await allocation(port, job_id)):
         assert time.monotonic() < deadline_s, f"{job_id} did not start: {await port.queue()}"
         await asyncio.sleep(0.05)
     return shares

@@ -13,6 +13,7 @@ from tests.daemon.slurm.slurm_clusters import (
     Cluster,
     RealCluster,
     StandInCluster,
+    allocation,
     gpus,
     placement,
     started,
@@ -139,7 +140,7 @@ async def test_pin_on_busy_gpus_is_taken_back_and_the_job_placed_elsewhere(
     await cluster.port.pin(first, placement("n1", 0, 1))
     await started(cluster.port, first)
     await cluster.port.pin(second, placement("n1", 1, 2))
-    assert await cluster.port.allocation(second) == ()
+    assert await allocation(cluster.port, second) == ()
     await cluster.port.unpin(second, LEASE_S)
     job = await record(cluster, second)
     assert job.start_epoch_s is not None
@@ -191,7 +192,7 @@ async def test_running_and_unknown_jobs_cannot_be_pinned(cluster: Cluster) -> No
         await cluster.port.pin(job_id, placement("n1", 1))
     with pytest.raises(JobNotWaiting, match="gone"):
         await cluster.port.pin(JobId("98765"), placement("n1", 1))
-    assert await cluster.port.allocation(JobId("98765")) == ()
+    assert await allocation(cluster.port, JobId("98765")) == ()
 
 
 async def test_job_that_was_let_go_starts_by_itself_and_has_no_lease(cluster: Cluster) -> None:

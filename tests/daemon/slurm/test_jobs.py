@@ -251,6 +251,8 @@ def test_pinned_job_reads_as_it_did_before(release: str, name: str, is_batch: bo
     [
         ("roost:share=yes", 12),  # of earlier runs
         ("roost:share=yes,memory=20G", 20),
+        ("roost:share=yes,memory=5G", 12),  # earlier runs used more
+        ("roost:memory=5G", 5),  # it shares nothing
         ("", 0),
     ],
 )
@@ -260,9 +262,9 @@ def test_a_job_that_shares_needs_what_it_says_or_what_earlier_runs_used(
     job = record("24.11", "gres")
     detail = parse_jobs(read("24.11", "show_job.txt"))[job.number]
 
-    def memory_of(user_id: int, name: str) -> int:
+    def memory_of(user_id: int, name: str, stated_bytes: int) -> int:
         assert (user_id, name) == (job.user_id, detail.name)
-        return 12 << 30
+        return max(12 << 30, stated_bytes)
 
     spec = replace(reader("24.11"), memory_of=memory_of).read(
         job, replace(detail, comment=comment), JobId("1")

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 import pytest
 from tests.conftest import LocalSlurmFactory
-from tests.daemon.slurm.slurm_clusters import placement
+from tests.daemon.slurm.slurm_clusters import allocation, placement
 from tests.slurm_glue.recorded import numbers, read
 
 from roost_engine.domain.errors import SlurmRefused, SlurmTimeout
@@ -259,7 +259,7 @@ async def test_a_job_that_slurm_forgot_is_gone(commands: RecordedCommands, port:
     commands.answer(f"job {LEASED}", GONE)
     with pytest.raises(JobNotWaiting, match="is gone"):
         await port.pin(LEASED, placement("n1", 2, 3))
-    assert await port.allocation(LEASED) == ()
+    assert await allocation(port, LEASED) == ()
 
 
 async def test_a_pin_without_an_answer_counts_if_slurm_has_it_by_then(
@@ -342,7 +342,7 @@ async def test_slurm_wakes_a_node_for_the_job_that_is_pinned_there(
     await real.pin(job_id, placement("n1", 3))
 
     cluster.wait_for_state(job_id, "CONFIGURING")
-    assert [(share.node, share.gpu_indices) for share in await real.allocation(job_id)] == [
+    assert [(share.node, share.gpu_indices) for share in await allocation(real, job_id)] == [
         ("n1", (3,))
     ]
     while ("resume", "n1") not in cluster.power_requests():

@@ -20,7 +20,7 @@ async def watch(tmp_path: Path) -> AsyncIterator[FolderWatch]:
 
 
 async def noticed(watch: FolderWatch) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         await watch.changed.wait()
     watch.changed.clear()
 

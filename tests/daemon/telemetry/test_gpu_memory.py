@@ -3,6 +3,8 @@
 import json
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from roostd.telemetry.gpu_memory import GpuMemoryFileError, GpuMemoryPeaks, read_peaks
 
@@ -25,6 +27,31 @@ def test_the_highest_use_of_earlier_runs_counts_with_a_margin() -> None:
 def test_few_runs_are_not_known() -> None:
     assert peaks_of(10, 12).need_bytes(ANN, "train-13") == 0
     assert GpuMemoryPeaks().need_bytes(ANN, "train") == 0
+
+
+def test_a_statement_below_what_earlier_runs_used_is_not_believed() -> None:
+    peaks = peaks_of(10, 12.5, 11)
+    assert peaks.need_bytes(ANN, "train-13", 5 * GIB) == 13 * GIB
+    assert peaks.need_bytes(ANN, "train-13", 14 * GIB) == 14 * GIB  # takes the margin's place
+    assert peaks.need_bytes(BOB, "train-13", 5 * GIB) == 5 * GIB
+    assert peaks_of(10, 12.5).need_bytes(ANN, "train-13", 5 * GIB) == 5 * GIB  # too few to be sure
+
+
+@given(
+    peaks_gib=st.lists(st.floats(0, 80), max_size=14), stated_gib=st.sampled_from([0, 1, 20, 79])
+)
+def test_a_job_never_counts_with_less_than_it_states_or_has_used(
+    peaks_gib: list[float], stated_gib: int
+) -> None:
+    needed = peaks_of(*peaks_gib).need_bytes(ANN, "train-1", stated_gib * GIB)
+    assert needed >= stated_gib * GIB
+    if len(peaks_gib) < 3:
+        assert needed == stated_gib * GIB
+    else:
+        used = max(peaks_gib[-10:]) * GIB
+        assert needed >= int(used)
+        if 0 < used <= stated_gib * GIB:
+            assert needed == stated_gib * GIB
 
 
 def test_kinds_are_of_one_user_and_name() -> None:

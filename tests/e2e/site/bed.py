@@ -7,12 +7,13 @@ order.
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 
 import grpc
 from tests.conftest import missing
+from tests.e2e.ledger import until
 
 from roost_demo.stack import NodeKind, Stack
 from roost_proto.v1 import operator_pb2 as pb
@@ -27,9 +28,9 @@ GPU_COUNT = 16
 CPU_COUNT = 32  # of each node
 ALICE, BOB = "games", "news"  # users that every Debian has
 # Plain Slurm starts a job that fits after 0 to 2 s here, Roost after about 0.5 s; a busy machine
-# takes longer. A job that only starts because a lease or the hand-over ends takes 20 s and more.
-SOON_S = 15.0
-LEASE_S = 20
+# takes longer. A job that only starts because a lease or the hand-over ends takes 40 s and more.
+SOON_S = 30.0
+LEASE_S, HAND_OVER_S = 60, 60.0
 REQUEUE_DELAY_S = 8
 WAITS = "waits for GPUs on one node"
 
@@ -66,7 +67,7 @@ def site(
         with Stack(
             nodes,
             lease_s=lease_s,
-            settings=_with_order(settings),
+            settings=_with_hand_over(_with_order(settings)),
             model_names=model_names,
             counts_models=counts_models,
             amend_plan=amend,
@@ -82,6 +83,14 @@ def _with_order(settings: Mapping[str, object] | None) -> Mapping[str, object] |
     """Add the order of `ROOST_SITE_ORDER`, where the test does not say its own."""
     kind = os.environ.get("ROOST_SITE_ORDER")
     return {"order": {"kind": kind}} | dict(settings or {}) if kind else settings
+
+
+def _with_hand_over(settings: Mapping[str, object] | None) -> Mapping[str, object]:
+    """Have roostd hand over no job within SOON_S, where the test does not say when."""
+    given = dict(settings or {})
+    slurm = given.get("slurm", {})
+    assert isinstance(slurm, dict)
+    return given | {"slurm": {"hand_over_s": HAND_OVER_S} | slurm}
 
 
 @contextmanager
@@ -107,14 +116,6 @@ def cleared_afterwards(stack: Stack) -> Iterator[Stack]:
 def jobs(slurm: LocalSlurm) -> list[str]:
     """Jobs that have not ended."""
     return slurm.run("squeue", "-h", "-o", "%A").split()
-
-
-def until(done: Callable[[], bool], what: str, timeout_s: float = 60.0) -> None:
-    """Poll until something holds; a test fails where it does not in time."""
-    deadline_s = time.monotonic() + timeout_s
-    while not done():
-        assert time.monotonic() < deadline_s, what
-        time.sleep(0.1)
 
 
 def assert_runs(stack: Stack, *job_ids: str, within_s: float = SOON_S) -> None:
@@ -153,7 +154,7 @@ def occupy(stack: Stack, node: str, indices: range = range(8), time_limit: str =
 def told(stack: Stack, job_id: str) -> pb.Job:
     """What roostd tells of a job; empty until roostd knows it."""
     try:
-        return stack.operator().GetJob(pb.GetJobRequest(job_id=job_id), timeout=5.0)
+        return stack.operator().GetJob(pb.GetJobRequest(job_id=job_id), timeout=60.0)
     except grpc.RpcError as error:
         if error.code() is not grpc.StatusCode.NOT_FOUND:
             raise

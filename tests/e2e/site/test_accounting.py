@@ -5,15 +5,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
-from tests.e2e.ledger import outcomes, submit, wait_until_over
-from tests.e2e.site.bed import (
-    ALICE,
-    BOB,
-    cleared_afterwards,
-    occupy,
-    site,
-    until,
-)
+from tests.e2e.ledger import outcomes, submit, until, wait_until_over
+from tests.e2e.site.bed import ALICE, BOB, cleared_afterwards, occupy, site
 
 from roost_demo.stack import Stack
 from roost_slurm.testing.cluster_plan import PartitionPlan

@@ -6,7 +6,8 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from tests.e2e.site.bed import assert_runs, cleared_afterwards, occupy, site, until
+from tests.e2e.ledger import until
+from tests.e2e.site.bed import assert_runs, cleared_afterwards, occupy, site
 
 from roost_demo.stack import Stack
 
@@ -45,7 +46,7 @@ def wait_for_estimate(stack: Stack, job_id: str) -> None:
         start_s = time.mktime(time.strptime(found[2], "%Y-%m-%dT%H:%M:%S"))
         return start_s > time.time() + 120
 
-    until(is_there, "Slurm estimates its start", LEASE_S + 20.0)
+    until(is_there, "Slurm estimates its start", LEASE_S + 60.0)
 
 
 def test_an_estimate_behind_running_jobs_is_no_begin(stack: Stack) -> None:
@@ -54,7 +55,7 @@ def test_an_estimate_behind_running_jobs_is_no_begin(stack: Stack) -> None:
     wait_for_estimate(stack, job_id)
     stack.start_roostd()
     stack.slurm.run("scancel", *holders)
-    assert_runs(stack, job_id, within_s=15.0)
+    assert_runs(stack, job_id, within_s=60.0)
 
 
 @pytest.fixture
@@ -68,7 +69,7 @@ def test_an_estimate_behind_maintenance_is_no_begin(stack: Stack, maintenance: s
     wait_for_estimate(stack, job_id)
     stack.start_roostd()
     stack.slurm.run("scontrol", "delete", f"reservationname={maintenance}")
-    assert_runs(stack, job_id, within_s=15.0)
+    assert_runs(stack, job_id, within_s=60.0)
 
 
 def test_maintenance_that_ends_early_leaves_nothing_behind(stack: Stack, maintenance: str) -> None:
@@ -76,11 +77,11 @@ def test_maintenance_that_ends_early_leaves_nothing_behind(stack: Stack, mainten
     time.sleep(LEASE_S + 2.0)  # roostd sees the estimate, and renews the lease in spite of it
     assert [stack.slurm.state(job_id) for job_id in job_ids] == ["PENDING"] * 2
     stack.slurm.run("scontrol", "delete", f"reservationname={maintenance}")
-    assert_runs(stack, *job_ids, within_s=15.0)
+    assert_runs(stack, *job_ids, within_s=60.0)
 
 
 def test_a_begin_that_the_user_asked_for_counts(stack: Stack) -> None:
     begin_s = time.time() + 12.0
     job_id = stack.slurm.submit("--gres=gpu:8", "--begin=now+12")
-    assert_runs(stack, job_id, within_s=25.0)
+    assert_runs(stack, job_id, within_s=60.0)
     assert time.time() >= begin_s - 1.0

@@ -15,7 +15,8 @@ from datetime import datetime
 from statistics import median
 
 import pytest
-from tests.e2e.site.bed import ALICE, BOB, NODES, cleared_afterwards, queue, site, until
+from tests.e2e.ledger import until
+from tests.e2e.site.bed import ALICE, BOB, NODES, cleared_afterwards, queue, site
 from tests.e2e.site.workload import GPUS, LIMIT, MINUTES_TO_WINDOW, Job, Run
 
 from roost_demo.stack import NodeKind, Stack

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from itertools import cycle
 
 import pytest
-from tests.e2e.ledger import Outcome, outcomes, submit, wait_until_over
+from tests.e2e.ledger import Outcome, outcomes, submit, until, wait_until_over
 from tests.e2e.site.bed import (
     ALICE,
     BOB,
@@ -19,7 +19,6 @@ from tests.e2e.site.bed import (
     queue,
     reason,
     site,
-    until,
 )
 
 from roost_demo.stack import NodeKind, Stack
@@ -58,7 +57,7 @@ def cluster() -> Iterator[Stack]:
             accounting.add_user(user, "physics", qos=("normal", "single"))
         slow = [send(stack, BOB, gpus=1, command=f"sleep {LONG_S}") for _ in range(4)]
         quick = [send(stack, ALICE, gpus=1, command="true") for _ in range(12)]
-        wait_until_over(stack.slurm, slow + quick, LONG_S + 40.0)
+        wait_until_over(stack.slurm, slow + quick, LONG_S + 120.0)
         yield stack
 
 
@@ -81,7 +80,7 @@ def positions(stack: Stack) -> dict[str, int]:
 
 def wait_in_order(stack: Stack, order: list[str]) -> None:
     """Wait until these jobs, and no others, are in the queue in this order."""
-    deadline_s = time.monotonic() + 20.0
+    deadline_s = time.monotonic() + 60.0
     want = {job_id: place for place, job_id in enumerate(order, 1)}
     while (found := positions(stack)) != want:
         priorities = stack.slurm.run("squeue", "-o", "%i %Q %y %r")

@@ -4,6 +4,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
+from tests.e2e.ledger import until
 from tests.e2e.site.bed import (
     ALICE,
     BOB,
@@ -16,7 +17,6 @@ from tests.e2e.site.bed import (
     queue,
     reason,
     site,
-    until,
 )
 
 from roost_demo.stack import Stack
@@ -32,7 +32,7 @@ SHARE_CPUS = 4  # of each node, for all jobs of the partition "share" together, 
 SOCKETS = 2
 MINUTES = 30  # of a GPU, for the running jobs of a user until their time limits
 PINNED_S = 6.0  # by then Roost has pinned a job that fits
-HAND_OVER_S = 30.0  # longer than SOON_S: no test passes because of it
+HAND_OVER_S = 40.0  # longer than SOON_S: no test passes because of it
 
 
 @pytest.fixture(scope="module")

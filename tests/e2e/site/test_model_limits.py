@@ -4,16 +4,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
-from tests.e2e.site.bed import (
-    ALICE,
-    BOB,
-    NODES,
-    assert_runs,
-    cleared_afterwards,
-    queue,
-    site,
-    until,
-)
+from tests.e2e.ledger import until
+from tests.e2e.site.bed import ALICE, BOB, NODES, assert_runs, cleared_afterwards, queue, site
 
 from roost_demo.stack import Stack
 from roost_slurm.testing.site_plan import AccountingPlan, PriorityPlan

@@ -135,7 +135,7 @@ def allocated_tres(stack: Stack, job_id: str) -> dict[str, str]:
 
 def test_without_a_model_a_job_is_placed_and_counted_as_a_gpu_only(stack: Stack) -> None:
     job_id = submit(stack.slurm, "--gpus=2", command="sleep 1")
-    stack.slurm.wait_for_state(job_id, "RUNNING")
+    stack.slurm.wait_for_state(job_id, "RUNNING", "COMPLETED")
     allocated = allocated_tres(stack, job_id)
     assert allocated["gres/gpu"] == "2"
     assert not {"gres/a100", "gres/h100"} & set(allocated)
@@ -158,7 +158,7 @@ def test_a_limit_on_a_model_holds_for_pinned_jobs(stack: Stack) -> None:
     time.sleep(3.0)
     assert slurm.state(over) == "PENDING"
     slurm.run("scancel", first[0])
-    slurm.wait_for_state(over, "RUNNING", timeout_s=40.0)
+    slurm.wait_for_state(over, "RUNNING")
     slurm.run("scancel", *first, over, other)
     wait_until_over(slurm, [*first, over, other], 90.0)
 

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
-from tests.e2e.site.bed import NODES, cleared_afterwards, jobs, occupy, site, until
+from tests.e2e.ledger import until
+from tests.e2e.site.bed import NODES, cleared_afterwards, jobs, occupy, site
 
 from roost_demo.stack import Stack
 
@@ -43,7 +44,7 @@ def assert_two_gpus(told: str) -> None:
 
 @pytest.mark.parametrize("form", [*FORMS, *UNTYPED], ids=" ".join)
 def test_srun_alone(stack: Stack, form: tuple[str, ...]) -> None:
-    assert_two_gpus(stack.slurm.run("srun", *form, "sh", "-c", SHOW, timeout_s=40.0))
+    assert_two_gpus(stack.slurm.run("srun", *form, "sh", "-c", SHOW, timeout_s=60.0))
 
 
 def test_srun_that_waits_for_gpus(stack: Stack) -> None:
@@ -54,13 +55,13 @@ def test_srun_that_waits_for_gpus(stack: Stack) -> None:
         until(lambda: len(jobs(slurm)) == 3, "it waits")
         time.sleep(3.0)  # a job is pinned to busy GPUs meanwhile, from 24.11 on
         slurm.run("scancel", holders[1])
-        assert_two_gpus(waiting.communicate(timeout=40.0)[0])
+        assert_two_gpus(waiting.communicate(timeout=60.0)[0])
 
 
 @pytest.mark.parametrize("form", FORMS, ids=" ".join)
 def test_srun_in_salloc(stack: Stack, form: tuple[str, ...]) -> None:
     argv = ("salloc", "-Q", *form, "srun", "sh", "-c", SHOW)
-    assert_two_gpus(stack.slurm.run(*argv, timeout_s=40.0))
+    assert_two_gpus(stack.slurm.run(*argv, timeout_s=60.0))
 
 
 @pytest.mark.parametrize("form", FORMS, ids=" ".join)
@@ -68,6 +69,6 @@ def test_srun_in_salloc(stack: Stack, form: tuple[str, ...]) -> None:
 def test_srun_in_sbatch(stack: Stack, form: tuple[str, ...], typed_step: bool) -> None:
     step = " ".join(form) if typed_step else ""
     job_id = stack.slurm.submit(*form, script=f"srun {step} sh -c '{SHOW}'")
-    state = stack.slurm.wait_for_state(job_id, "COMPLETED", "FAILED", timeout_s=40.0)
+    state = stack.slurm.wait_for_state(job_id, "COMPLETED", "FAILED", timeout_s=60.0)
     assert state == "COMPLETED", stack.slurm.output(job_id)
     assert_two_gpus(stack.slurm.output(job_id))

@@ -3,14 +3,8 @@
 from collections.abc import Iterator
 
 import pytest
-from tests.e2e.site.bed import (
-    assert_runs,
-    cleared_afterwards,
-    nodes_of,
-    occupy,
-    site,
-    until,
-)
+from tests.e2e.ledger import until
+from tests.e2e.site.bed import assert_runs, cleared_afterwards, nodes_of, occupy, site
 
 from roost_demo.stack import Stack
 from roost_slurm.testing.site_plan import PowerSavingPlan
@@ -59,7 +53,7 @@ def test_a_waiting_job_wakes_a_node(stack: Stack, asleep: str) -> None:
     occupy(stack, "n2")
     job_id = slurm.submit("--gres=gpu:2")
     try:
-        until(lambda: ("resume", asleep) in slurm.power_requests(), "it is resumed", 15.0)
+        until(lambda: ("resume", asleep) in slurm.power_requests(), "it is resumed")
     finally:
         slurm.start_node(asleep, booted=True)
         stack.start_probe(asleep)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
-from tests.e2e.ledger import planned
+from tests.e2e.ledger import planned, until
 from tests.e2e.site.bed import (
     REQUEUE_DELAY_S,
     assert_runs,
@@ -11,14 +11,13 @@ from tests.e2e.site.bed import (
     nodes_of,
     occupy,
     site,
-    until,
 )
 
 from roost_demo.stack import Stack
 
 pytestmark = [pytest.mark.slurm, pytest.mark.nvml]
 
-AGAIN_S = REQUEUE_DELAY_S + 12.0  # plain Slurm starts it after REQUEUE_DELAY_S
+AGAIN_S = REQUEUE_DELAY_S + 30.0  # plain Slurm starts it after REQUEUE_DELAY_S
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.conftest import LocalSlurmFactory
-from tests.e2e.site.bed import until
+from tests.e2e.ledger import until
 
 from roost_slurm.hooks import hook_seats
 from roost_slurm.site import gres

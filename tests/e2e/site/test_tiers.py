@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 import pytest
-from tests.e2e.ledger import outcomes, submit, wait_until_over
-from tests.e2e.site.bed import cleared_afterwards, occupy, site, told, until
+from tests.e2e.ledger import outcomes, submit, until, wait_until_over
+from tests.e2e.site.bed import cleared_afterwards, occupy, site, told
 
 from roost_demo.stack import Stack
 from roost_slurm.testing.cluster_plan import PartitionPlan

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
+from tests.e2e.ledger import until
 from tests.e2e.site.bed import (
     WAITS,
     assert_runs,
@@ -13,7 +14,6 @@ from tests.e2e.site.bed import (
     pin_timers,
     site,
     told,
-    until,
     wait_for_one_node,
 )
 
@@ -62,7 +62,7 @@ def kill(stack: Stack) -> None:
 
 
 def test_a_cap_ends_the_wait_though_reloads_come_more_often(stack: Stack, job_id: str) -> None:
-    deadline_s = time.monotonic() + CAP_S + 15.0
+    deadline_s = time.monotonic() + CAP_S + 60.0
     while stack.slurm.state(job_id) != "RUNNING":
         assert time.monotonic() < deadline_s, told(stack, job_id)
         reload(stack)
@@ -82,4 +82,4 @@ def test_a_wait_keeps_its_reason_and_its_deadline(stack: Stack, job_id: str) -> 
         least_s = before.wait_left_s - (time.monotonic() - asked_s)
         most_s = before.wait_left_s - (since_s - answered_s)
         assert least_s - 1.5 < after.wait_left_s < most_s + 1.5, disturb.__name__
-    assert_runs(stack, job_id, within_s=after.wait_left_s + 10.0)
+    assert_runs(stack, job_id, within_s=after.wait_left_s + 60.0)

@@ -145,6 +145,22 @@ def test_a_job_at_half_speed_grows_older_half_as_fast() -> None:
     assert int(counts[0].sum()) == band_of(HOUR_S)
 
 
+def test_an_answer_counts_until_something_is_learned_at_the_same_time() -> None:
+    history, at_s = after((of(), 100.0)), DAY_S + HOUR_S
+    history.begin(of(job_id="2"), 0.0, 1.0, DAY_S)
+    first = history.times(of(), 0.0, at_s)
+    assert history.times(of(), 0.0, at_s) is first
+    assert history.times(of(), 60.0, at_s) is not first
+    history.begin(of(9, "any", job_id="9"), 0.0, 1.0, at_s)  # job 2 has left bands by now
+    second = history.times(of(), 0.0, at_s)
+    assert not same(first, second)
+    history.add(of(), HOUR_S, at_s)
+    third = history.times(of(), 0.0, at_s)
+    assert not same(second, third)
+    history.restore(after((of(), 100.0)).state())
+    assert not same(third, history.times(of(), 0.0, at_s))
+
+
 def test_a_stopped_job_does_not_grow_older_and_is_counted_once() -> None:
     history = RunTimeHistory()
     history.begin(of(), 0.0, 1.0, 0.0)

@@ -1,16 +1,19 @@
 """displacement: how few victims free enough GPUs, which of them must stop, and what is vacated."""
 
 from math import log2
+from random import Random
 
 import pytest
 
 from roost_engine.cluster.cluster import Cluster
-from roost_engine.domain.model import JobId, JobSpec
+from roost_engine.cluster.tiers import closest_tier
+from roost_engine.domain.model import JobId, JobSpec, NodeName
 from roost_engine.placement.candidates import Candidates
 from roost_engine.placement.search import find_candidates
 from roost_engine.preemption.displacement import (
     Propose,
     find_capacity,
+    foreseen_gang,
     holders,
     least_victim_count,
     vacated,
@@ -170,6 +173,70 @@ class TestLeastVictimCount:
         cluster, victims = small_jobs()
         spec = job("9", gpus=2, partition="other")
         assert least_victim_count(cluster, spec, spec.shapes, victims) is None
+
+
+class TestForeseenGang:
+    """What counts say of a gang of whole nodes is what the search finds."""
+
+    def random_cluster(self, seed: int) -> tuple[Cluster, list[JobId]]:
+        """Twelve nodes of four GPUs in four racks, and jobs on most of them."""
+        draw, cluster, victims = Random(seed), Cluster(), list[JobId]()
+        names = [f"n{number}" for number in range(12)]
+        for number, name in enumerate(names):
+            cluster.apply_node(node(name, 4, cpu_count=16, rack=f"r{number % 4}"))
+        draw.shuffle(names)
+        while names:
+            job_id, chosen = JobId(str(len(victims))), names[: draw.choice((1, 1, 2, 3))]
+            del names[: len(chosen)]
+            if draw.random() < 0.2:
+                continue  # idle
+            gpus = draw.choice(((0, 1, 2, 3), (0, 1), (2,)))
+            cpu_count = draw.choice((1, 4, 14))
+            cluster.hold(job_id, [share(name, *gpus, cpu_count=cpu_count) for name in chosen])
+            victims.append(job_id)
+            if len(gpus) == 2 and draw.random() < 0.5:
+                other = JobId(f"{job_id}b")
+                cluster.hold(other, [share(name, 2, 3) for name in chosen])
+                victims.append(other)
+        draw.shuffle(victims)
+        # Some jobs may not be stopped: GPUs or CPUs stay held.
+        return cluster, victims[: draw.choice((len(victims), len(victims) * 2 // 3))]
+
+    def test_it_is_what_a_search_finds(self) -> None:
+        foreseen_count = unknown_count = 0
+        for seed in range(400):
+            cluster, victims = self.random_cluster(seed)
+            wanted = shape(4, Random(seed).choice((2, 3, 4)), cpus_per_node=1 + seed % 4 * 5)
+            spec = job("9", wanted)
+            least = least_victim_count(cluster, spec, spec.shapes, victims)
+            if not least:
+                continue
+            found = find_capacity(cluster, victims, Search(cluster, spec), least)
+            foreseen = foreseen_gang(cluster, spec, spec.shapes, victims[:least])
+            if foreseen is None:
+                is_close = found is not None and found[0].tier == closest_tier(cluster, spec)
+                assert is_close or found is None or found[1] > least
+                unknown_count += 1
+                continue
+            assert found is not None
+            assert (found[0].shape, found[0].tier) == (foreseen.shape, foreseen.tier)
+            assert found[1:] == (least, least)
+            foreseen_count += 1
+        assert min(foreseen_count, unknown_count) > 50
+
+    @pytest.mark.parametrize("why", ["nothing", "a fault", "two holders", "its node list"])
+    def test_a_search_must_tell_where_counts_do_not(self, why: str) -> None:
+        cluster = Cluster()
+        for number in range(4):
+            cluster.apply_node(node(f"n{number}", 4, rack=f"r{number % 2}"))
+            cluster.hold(JobId(str(number)), [share(f"n{number}", 0, 1, 2, 3)])
+        spec = job("9", gpus=4, nodes=2, required=("n0",) if why == "its node list" else ())
+        if why == "a fault":
+            cluster.set_fault(NodeName("n3"), 0, "broken")
+        if why == "two holders":
+            cluster.hold(JobId("8"), [share("n1", 0)])
+        foreseen = foreseen_gang(cluster, spec, spec.shapes, [JobId("0"), JobId("1")])
+        assert (foreseen is None) == (why != "nothing")
 
 
 class TestHolders:

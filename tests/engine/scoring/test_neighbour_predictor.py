@@ -16,7 +16,7 @@ def nothing(job_id: JobId) -> None:
 
 def test_a_job_is_predicted_what_the_score_predicted_of_it() -> None:
     cluster, score = two_nodes(4, 4), scored()
-    predictor = NeighbourPredictor.like(score)
+    predictor = NeighbourPredictor(score.interference, score.around.communicates)
     cluster.hold(JobId("9"), [NodeShare(NodeName("n0-0"), (4, 5), 1, 0)])
     found = predictor.predict(cluster, JobId("9"), nothing)
     assert found is not None
@@ -27,14 +27,14 @@ def test_a_job_is_predicted_what_the_score_predicted_of_it() -> None:
 
 
 def test_a_job_without_neighbours_loses_nothing() -> None:
-    found = NeighbourPredictor.like(scored()).predict(two_nodes(4, 4), JobId("0"), nothing)
+    found = scored().loss_of(two_nodes(4, 4), JobId("0"), nothing)
     assert found is not None
     assert (found.mean, found.beside) == (0.0, ())
     assert found.spread > 0
 
 
 def test_a_job_that_holds_no_gpu_is_not_predicted() -> None:
-    assert NeighbourPredictor.like(scored()).predict(two_nodes(2, 2), JobId("7"), nothing) is None
+    assert scored().loss_of(two_nodes(2, 2), JobId("7"), nothing) is None
 
 
 def test_a_gang_waits_for_its_slowest_node() -> None:
@@ -43,11 +43,11 @@ def test_a_gang_waits_for_its_slowest_node() -> None:
     cluster.hold(JobId("gang"), both)
     for at, gpus in enumerate(((2,), (2, 3, 4, 5))):
         cluster.hold(JobId(str(at)), [NodeShare(NodeName(f"n0-{at}"), gpus, 1, 0)])
-    found = NeighbourPredictor.like(scored()).predict(cluster, JobId("gang"), nothing)
+    found = scored().loss_of(cluster, JobId("gang"), nothing)
     assert found is not None
     assert found.tier is Tier.RACK
     assert [job_id for job_id, _ in found.beside] == ["0", "1"]
-    alone = NeighbourPredictor.like(scored()).predict(cluster, JobId("0"), nothing)
+    alone = scored().loss_of(cluster, JobId("0"), nothing)
     assert alone is not None
     assert found.mean > alone.mean
 
@@ -56,7 +56,7 @@ def test_the_score_s_own_watch_is_left_alone() -> None:
     cluster, score = two_nodes(4, 4), scored()
     score.score_within(question_of(cluster))
     cluster.release(JobId("0"))
-    NeighbourPredictor.like(score).predict(cluster, JobId("1"), nothing)
+    score.loss_of(cluster, JobId("1"), nothing)
     fresh, question = scored(), question_of(cluster)
     found = score.score_within(question)
     assert np.array_equal(found, fresh.score_within(question_of(cluster)))

@@ -9,7 +9,7 @@ from tests.engine.scoring.graph_cluster import cluster_of, talks
 from roost_engine.cluster.cluster import Cluster
 from roost_engine.domain.model import JobId, JobSpec, NodeName, NodeShare
 from roost_engine.domain.topology import Level, Link, LinkMatrix
-from roost_engine.scoring import neighbourhood
+from roost_engine.scoring import set_rows
 from roost_engine.scoring.neighbourhood import Neighbourhood
 
 WIDTH = 2
@@ -70,7 +70,7 @@ def test_nodes_with_the_same_jobs_on_the_same_gpus_share_rows() -> None:
 
 
 def test_a_table_that_is_full_begins_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(neighbourhood, "_MOST_ROWS", 4)
+    monkeypatch.setattr(set_rows, "_MOST_ROWS", 4)
     cluster = cluster_of([[2]])
     hold(cluster, "a", 0, 0)
     found = around(cluster)
@@ -96,17 +96,6 @@ def test_a_table_grows_and_keeps_what_it_has() -> None:
     assert np.isnan(losses).sum() == losses.size - 2
 
 
-def test_what_was_predicted_of_the_newcomer_asked_about_last_is_kept() -> None:
-    known = around(cluster_of([[2]])).rows
-    for talk in range(40):
-        known.losses(vector({"nic": talk / 40}), 0)[:] = talk
-        known.losses(vector({"nic": 0.0}), 0)[:] = 0.0
-    assert not known.losses(vector({"nic": 0.0}), 0).any()
-    assert (known.losses(vector({"nic": 39 / 40}), 0) == 39).all()
-    assert np.isnan(known.losses(vector({"nic": 1 / 40}), 0)).all()
-    assert np.isnan(known.losses(vector({"nic": 39 / 40}), 1)).all()
-
-
 def test_links_that_are_reported_while_jobs_run_are_read() -> None:
     cluster = cluster_of([[2]])
     hold(cluster, "a", 0, 0, 1)
@@ -128,3 +117,21 @@ def test_a_report_of_the_same_load_keeps_what_was_computed() -> None:
     assert found.residents(cluster, 0) is before
     cluster.apply_load(NodeName("n0-0"), load * 2)
     assert found.residents(cluster, 0) is not before
+
+
+def test_after_another_load_only_vectors_are_computed_again() -> None:
+    cluster = cluster_of([[2, 2]])
+    hold(cluster, "a", 0, 0, 1)
+    hold(cluster, "b", 0, 2)
+    hold(cluster, "c", 1, 0, 1)
+    found, sets = around(cluster), [(0, 0b1000_0000), (0, 0b1100_0000), (1, 0b1100_0000)]
+    rows(found, cluster, *sets)
+    layout, other = found.residents(cluster, 0).layout, found.residents(cluster, 1)
+    cluster.apply_load(NodeName("n0-0"), np.full((8, 4), 5e10, dtype=np.float32))
+    listed, fresh = rows(found, cluster, *sets), around(cluster)
+    assert found.residents(cluster, 0).layout is layout
+    assert found.residents(cluster, 1) is other
+    for mine, new in zip(listed, rows(fresh, cluster, *sets), strict=True):
+        for name in ("sums", "joined", "gpus", "level"):
+            column, wanted = getattr(found.rows, name), getattr(fresh.rows, name)
+            assert column[mine].tolist() == wanted[new].tolist()

@@ -21,7 +21,6 @@ from roost_engine.policies.protocols import ClusterScore, ScoreQuestion
 from roost_engine.scoring.graph_jobs import Communication
 from roost_engine.scoring.heuristic import HeuristicScore
 from roost_engine.scoring.neighbour_corrections import Corrections
-from roost_engine.scoring.neighbour_levels import LEVELS
 from roost_engine.scoring.neighbours import PRICE, NeighbourScore
 from roost_engine.testing.builders import job, node, placed, share, topology
 
@@ -40,14 +39,16 @@ class FakeInterference:
         return np.array([talk, means.get("sm", 0.0), 1.0], dtype=np.float32)
 
     def slowdowns(
-        self, own: np.ndarray, beside: Mapping[str, np.ndarray], tier: np.ndarray
+        self, own: np.ndarray, beside: np.ndarray, tier: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         if self.fails is not None:
             raise self.fails
         self.asked.append(len(own))
-        total = sum(beside[level][:, 0] for level in LEVELS)
-        mean = (own[:, 0] * total).astype(np.float32)
+        mean = (own[:, 0] * beside[:, :, 0].sum(axis=1)).astype(np.float32)
         return mean, np.full(len(own), 0.05, dtype=np.float32)
+
+    def means(self, own: np.ndarray, beside: np.ndarray, tier: np.ndarray) -> np.ndarray:
+        return self.slowdowns(own, beside, tier)[0]
 
 
 def scored(interference: FakeInterference | None = None) -> NeighbourScore:

@@ -41,3 +41,12 @@ def test_a_case_has_the_same_answer_alone_and_in_a_batch() -> None:
         alone = net.slowdowns(Cases(*(rows[at : at + 1] for rows in cases)))
         assert alone.mean[0] == pytest.approx(whole.mean[at], rel=1e-6)
         assert alone.spread[0] == pytest.approx(whole.spread[at], rel=1e-6)
+
+
+def test_means_alone_are_those_of_slowdowns() -> None:
+    net, rng = InterferenceNet(shipped().weights), np.random.default_rng(0)
+    for levels in (("switch", "nic"), ("gpu", "socket")):
+        cases = Cases.empty(33)
+        for rows in (cases.own, *map(cases.level, levels)):
+            rows[:] = rng.random(rows.shape)
+        assert net.means(cases).tolist() == net.slowdowns(cases).mean.tolist()

@@ -1,19 +1,74 @@
 """The Ray engine: the same numbers, and what is missing without Ray."""
 
 import os
+import re
 import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
 
+import pytest
 from tests.conftest import missing
 from tests.simulator.sweeps.program import ARGUMENTS, WINDOW, printed
 
+from roost_sim.sweeps import ray_engine
+from roost_sim.sweeps.ray_engine import RayError, connect
 
+
+@pytest.mark.timeout(400)  # Ray may take minutes to start
 def test_ray_changes_nothing(trace: Path, expected: str) -> None:
     if find_spec("ray") is None:
         missing("Ray is not installed: pip install 'roost[ray]'")
     assert printed(trace, "11", "--engine", "ray", "--processes", "2") == expected
+
+
+class LateRay:
+    """Ray on a machine on which its processes do not start in time at first."""
+
+    def __init__(self, *failures: str) -> None:
+        self.failures, self.calls = list(failures), list[str]()
+
+    def init(self, **options: object) -> None:
+        self.calls.append(f"init {options['address']}")
+        if self.failures:
+            raise Exception(self.failures.pop(0))
+
+    def shutdown(self) -> None:
+        self.calls.append("shutdown")
+
+
+@pytest.mark.parametrize(
+    ("address", "failures", "calls", "said"),
+    [
+        (None, [], ["init local"], ""),
+        (None, ["it timed out\nx"], ["init local", "shutdown", "init local"], ""),
+        (
+            None,
+            ["timed out\nx"] * 2,
+            ["init local", "shutdown"] * 2,
+            "this machine: timed out",
+        ),
+        (None, ["no disk", ""], ["init local", "shutdown"], "this machine: no disk"),
+        ("auto", ["it timed out"], ["init auto", "shutdown"], "auto: it timed out"),
+        ("auto", [""], ["init auto", "shutdown"], "auto: Exception('')"),
+    ],
+)
+def test_a_ray_that_starts_late_is_started_once_more(
+    monkeypatch: pytest.MonkeyPatch,
+    address: str | None,
+    failures: list[str],
+    calls: list[str],
+    said: str,
+) -> None:
+    ray = LateRay(*failures)
+    monkeypatch.setattr(ray_engine, "_import_ray", lambda: ray)
+    if said:
+        with pytest.raises(RayError, match=f"^no Ray at {re.escape(said)}$"):
+            connect(address, 2)
+    else:
+        found: object = connect(address, 2)
+        assert found is ray
+    assert ray.calls == calls
 
 
 def test_without_ray_the_extra_is_named(trace: Path, tmp_path: Path) -> None:

@@ -276,7 +276,7 @@ def test_what_slurm_itself_prints(tmp_path: Path) -> None:
             options = (("--gres=gpu:2", "-J", "a|b", "-t", "90"), ("--gres=gpu:1", "--array=7"))
             for each in options:
                 slurm.submit(*each, script="srun true", user=USER)
-            deadline = time.monotonic() + 30.0
+            deadline = time.monotonic() + 90.0
             while (text := slurm.run(*COMMAND.split())).count("COMPLETED") < len(options):
                 assert time.monotonic() < deadline, text
                 time.sleep(0.5)
@@ -290,7 +290,7 @@ def test_what_slurm_itself_prints(tmp_path: Path) -> None:
     assert sorted(trace.gpu_count.tolist()) == [1, 2]
     assert (trace.job_name.of(first), trace.time_limit_s[first]) == ("a|b", 5_400.0)
     assert trace.is_array[1 - first]
-    assert 0.0 <= trace.wait_s[first] < 30.0
+    assert 0.0 <= trace.wait_s[first] < 120.0
 
 
 @pytest.mark.slurm

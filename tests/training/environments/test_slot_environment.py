@@ -83,5 +83,5 @@ def test_a_closed_environment_leaves_no_thread(slot: Slot) -> None:
     env.close()
     env.close()
     for one in set(threading.enumerate()) - before:
-        one.join(5.0)
+        one.join(60.0)
         assert not one.is_alive()

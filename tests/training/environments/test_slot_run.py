@@ -144,5 +144,5 @@ def test_runs_that_are_given_up_leave_no_thread() -> None:
             run.choose(0)
         run.close()
     for one in set(threading.enumerate()) - before:
-        one.join(5.0)
+        one.join(60.0)
         assert not one.is_alive()

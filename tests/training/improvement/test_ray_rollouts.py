@@ -22,7 +22,7 @@ from roost_train.improvement.ray_rollouts import RayRollouts
 from roost_train.improvement.rollout_engine import GROUP_COUNT
 from roost_train.networks.selector_net import SelectorNet
 
-pytestmark = pytest.mark.torch
+pytestmark = [pytest.mark.torch, pytest.mark.timeout(400)]  # Ray may take minutes to start
 
 COUNT = GROUP_COUNT + 2  # two groups, of different sizes
 PPO = PpoParameters(episode_count=COUNT, passes=1, batch_count=32, critic_iterations=0)

@@ -50,17 +50,16 @@ def test_a_stopped_program_makes_no_step_and_continues_where_it_was(start: Start
     process = start(stepping(0.01))
     process.wait_until_training(60.0)
     process.stop()
-    time.sleep(0.3)  # what was printed before is read
-    stopped_s, before = time.monotonic(), process.marks(0.0)[-1].steps
-
-    time.sleep(0.5)
-    assert process.marks(stopped_s) == []
+    before, end_s = -1, time.monotonic() + 60.0
+    while (count := len(process.marks(0.0))) != before:  # what was printed before is read
+        assert time.monotonic() < end_s, "it prints on"
+        before = count
+        time.sleep(0.5)
 
     process.resume()
-    end_s = time.monotonic() + 60.0
-    while not process.marks(stopped_s) and time.monotonic() < end_s:
+    while len(process.marks(0.0)) == before and time.monotonic() < end_s:
         time.sleep(0.01)
-    assert process.marks(stopped_s)[0].steps == before + 1
+    assert process.marks(0.0)[before].steps == process.marks(0.0)[before - 1].steps + 1
 
 
 def test_a_program_that_ends_is_named_with_its_last_words(start: Start) -> None:

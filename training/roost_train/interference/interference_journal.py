@@ -25,7 +25,6 @@ from roost_engine.prediction.interference_model import Cases, InterferenceModel,
 from roost_engine.prediction.interference_table import log_slowdown
 from roost_engine.prediction.speed import SpeedPredictor
 from roost_engine.prediction.speed_table import TableOfSpeeds
-from roost_engine.scoring.neighbour_predictor import NeighbourPredictor
 from roost_engine.scoring.neighbours import NeighbourScore
 from roost_formats.journal.codec import decode
 from roost_formats.journal.reader import JournalReader, Run
@@ -125,6 +124,9 @@ class _CaseTaker:
         self.cases, self.answer = cases, self._model.slowdowns(cases)
         return self.answer
 
+    def means(self, cases: Cases) -> NDArray[np.float32]:
+        return self.slowdowns(cases).mean
+
 
 class _Site:
     """The cluster and its jobs in one run of a journal."""
@@ -135,9 +137,8 @@ class _Site:
         self._zero_epoch_s, self._cluster = run.head.epoch_of_zero_s, Cluster()
         self._specs, self._begun = dict[JobId, JobSpec](), dict[JobId, float]()
         self._taker = _CaseTaker(model)
-        score = NeighbourScore(InterferenceEstimates(self._taker))
-        score.expect(partial(communication, SpeedPredictor(table), table))
-        self._predictor = NeighbourPredictor.like(score)
+        self._score = NeighbourScore(InterferenceEstimates(self._taker))
+        self._score.expect(partial(communication, SpeedPredictor(table), table))
 
     def apply(self, event: Event) -> _Report | None:
         """Apply an event; return the report that it is, if the job has neighbours."""
@@ -174,7 +175,7 @@ class _Site:
         observed, spec = log_slowdown(speed_frac), self._specs.get(job_id)
         if observed is None or spec is None:
             return None
-        found = self._predictor.predict(self._cluster, job_id, self._specs.get)
+        found = self._score.loss_of(self._cluster, job_id, self._specs.get)
         if found is None or not found.beside:
             return None
         worst = int(np.argmax(self._taker.answer.mean))

@@ -4,19 +4,30 @@ Every half minute it looks at the jobs that run. Memory is known of GPUs, not of
 shared a GPU, or had one whose probe was silent at a poll, teaches nothing. Nor does one that was
 seen twice only: its use may not have come to its highest. What was learned is stored in the state
 folder, every five minutes in which a job ended and when the daemon stops.
+
+A job that may share its GPUs, is alone on them and uses more than it was expected to need is
+reported to the engine, which then seats no job beside it for which the rest is too little.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import structlog
 
 from roost_engine.domain.errors import UnknownJob
+from roost_engine.domain.events import Event, MemorySeen
 from roost_engine.domain.model import JobId, NodeShare
 from roost_engine.job_record import JobRecord
 from roostd.ops.files import FileTooLarge, read_bounded
 from roostd.state import DaemonState
-from roostd.telemetry.gpu_memory import MOST_BYTES, GpuMemoryFileError, GpuMemoryPeaks, read_peaks
+from roostd.telemetry.gpu_memory import (
+    MOST_BYTES,
+    GpuMemoryFileError,
+    GpuMemoryPeaks,
+    in_steps,
+    read_peaks,
+)
 from roostd.telemetry.probe_messages import column
 
 _log = structlog.get_logger(__name__)
@@ -32,7 +43,8 @@ class _Run:
 
     Attributes:
         peak_bytes: the highest use of any of its GPUs so far.
-        is_known: whether every poll found the use of all of its GPUs, and the job alone there.
+        is_known: whether every poll found the use of all of its GPUs, and the job alone there;
+            else the run teaches nothing.
     """
 
     user_id: int
@@ -48,10 +60,11 @@ class GpuMemoryMeter:
     Args:
         state: has the engine, the clock, the probes' newest reports, and the peaks to add to.
         path: where the peaks are stored.
+        emit: takes MemorySeen events.
     """
 
-    def __init__(self, state: DaemonState, path: Path) -> None:
-        self._state, self._path = state, path
+    def __init__(self, state: DaemonState, path: Path, emit: Callable[[Event], None]) -> None:
+        self._state, self._path, self._emit = state, path, emit
         self._runs: dict[JobId, _Run] = {}
         self._looked_s = self._stored_s = state.clock.now_s()
         state.gpu_memory = self._stored()
@@ -91,6 +104,7 @@ class GpuMemoryMeter:
             if found is not None:
                 self._runs[job_id] = found
                 self._measure(job_id, found)
+                self._report(job_id, found)
 
     def _begun(self, job_id: JobId) -> _Run | None:
         try:
@@ -106,12 +120,22 @@ class GpuMemoryMeter:
         run.look_count += 1
         if cluster.seats is not None and cluster.seats.partners(job_id):
             run.is_known = False
-        for share in cluster.shares(job_id) if run.is_known else ():
+            return
+        for share in cluster.shares(job_id):
             used = self._used_bytes(share)
             if used is None:
                 run.is_known = False
-                return
-            run.peak_bytes = max(run.peak_bytes, used)
+            else:
+                run.peak_bytes = max(run.peak_bytes, used)
+
+    def _report(self, job_id: JobId, run: _Run) -> None:
+        """Report a job that uses more than the engine knows, in whole GiB."""
+        seating, record = self._state.engine.seating, self._state.engine.find(job_id)
+        if seating is None or not isinstance(record, JobRecord) or not record.spec.shares_gpus:
+            return
+        if run.peak_bytes > seating.hosts.needed_bytes(record.spec):
+            used_bytes, now_s = in_steps(run.peak_bytes), self._state.clock.now_s()
+            self._emit(MemorySeen(at_s=now_s, job_id=job_id, used_bytes=used_bytes))
 
     def _used_bytes(self, share: NodeShare) -> int | None:
         """Return the highest use of a job's GPUs on one node; None: not known of each of them."""

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from roost_engine.domain.events import Event, PairsSeen
 from roost_engine.domain.pair_correction import PairCorrection
 from roost_engine.plugins.plugins import Plugins
-from roost_engine.scoring.neighbours import NeighbourScore
+from roost_engine.policies.neighbour_losses import PredictsLosses
 from roostd.state import DaemonState
 from roostd.telemetry.learned_pairs import PairKey, by_key, changes_of, pairs_of
 
@@ -41,7 +41,7 @@ class PairTeller:
             self._of, self._known, self._told_count = plugins, by_key(plugins.neighbours), -1
         score = state.engine.policies.score
         is_due = now_s - self._told_s >= _TELL_EVERY_S and tracker.report_count != self._told_count
-        if not is_due or not isinstance(score, NeighbourScore) or score.name != tracker.model:
+        if not is_due or not isinstance(score, PredictsLosses) or score.name != tracker.model:
             return
         self._told_s, self._told_count = now_s, tracker.report_count
         pairs = pairs_of(tracker.table.state())

@@ -22,7 +22,9 @@ def job_reader(state: DaemonState, traits: Traits, accounts_memory: bool) -> Job
         accounts_memory=accounts_memory,
         is_preemptible_qos=lambda qos: qos in state.config.preemption.qos,
         is_sharing_qos=lambda qos: qos in state.config.sharing.qos,
-        memory_of=lambda user_id, name: state.gpu_memory.need_bytes(user_id, name),
+        memory_of=lambda user_id, name, stated_bytes: state.gpu_memory.need_bytes(
+            user_id, name, stated_bytes
+        ),
         is_model=lambda name: name in map(str.lower, state.config.slurm.model_names),
         why_left=lambda job: OptIn(state.config.accounts, state.config.qos).why_not(job),
     )

@@ -233,7 +233,7 @@ async def watched(folder: Path) -> AsyncIterator[Watched]:
         yield recorder
     finally:
         recorder.close()
-        await asyncio.wait_for(task, 10)
+        await asyncio.wait_for(task, 60)
 
 
 def written_bytes(memo: Memo) -> int:

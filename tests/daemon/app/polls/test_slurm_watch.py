@@ -141,7 +141,7 @@ async def test_a_question_that_slurm_lets_wait_is_a_fault(site: Site) -> None:
 async def test_slurm_is_asked_at_once_and_not_waited_for_without_end(site: Site) -> None:
     task = asyncio.create_task(site.watch.run())
     try:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             assert await site.watch.poll_now()
             site.slurm.inject("queue", Fault.REFUSED)
             assert site.state.ask_slurm is not None
@@ -213,7 +213,7 @@ async def test_a_job_is_found_soon_after_its_line_in_the_spool(site: Site, tmp_p
     (job_id,) = site.slurm.submit(gpus_per_node=1)
     spool.append(tmp_path / SPOOL_FILE, Submitted(1000, "main"))
     try:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await site.has_news.wait()
     finally:
         task.cancel()
@@ -252,7 +252,7 @@ async def test_nodes_in_transition_are_read_again_soon_after_the_first_job_comes
     site.watch.poll()
     task = asyncio.create_task(site.watch.run())
     try:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while slurm.looks < 2:
                 await site.has_news.wait()
                 site.has_news.clear()
@@ -374,11 +374,11 @@ async def test_a_long_queue_is_read_beside_the_loop_and_told_once(
 async def test_a_crowd_is_looked_at_less_often(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     await site.look()
     monkeypatch.setattr(site.watch, "_show", lambda look: _work(0.05))
+    began_s = time.monotonic()
     await site.look()
     site.watch.poll()
-    began_s = time.monotonic()
     await site.watch._schedule.until_due()
-    assert time.monotonic() - began_s > 0.25  # 15 % of the time at most, less what was spent
+    assert time.monotonic() - began_s > 0.05 / 0.15  # 15 % of the time at most
 
 
 @pytest.mark.parametrize("is_long", [False, True])

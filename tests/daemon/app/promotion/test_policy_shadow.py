@@ -133,7 +133,7 @@ async def test_the_decision_loop_pays_a_few_microseconds_an_event(
     parts: Parts, shadow: PolicyShadow
 ) -> None:
     shadow.begin(Plugins(), ())
-    event, began_s = Tick(at_s=100.0), time.perf_counter()
+    event, began_s = Tick(at_s=100.0), time.thread_time()
     for _ in range(10_000):
         shadow.observe(event, ())
-    assert (time.perf_counter() - began_s) / 10_000 < 50e-6
+    assert (time.thread_time() - began_s) / 10_000 < 50e-6

@@ -1,6 +1,5 @@
 """The reader of a site's rules: which commands it runs, how often, and what it keeps."""
 
-import time
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -8,6 +7,7 @@ import pytest
 from structlog.testing import capture_logs
 from tests.conftest import LocalSlurmFactory
 from tests.daemon.slurm.recorded_site import rules
+from tests.e2e.ledger import until
 from tests.slurm_glue.recorded import RELEASES, read
 
 from roost_engine.domain.errors import SlurmRefused, SlurmTimeout
@@ -219,8 +219,15 @@ def cluster(local_slurm_factory: LocalSlurmFactory) -> LocalSlurm:
     for user in (GAMES, NEWS):
         cluster.accounting.add_user(user, "physics", qos=("small",))
     cluster.run("scontrol", "update", "partitionname=closed", "state=DOWN")
-    time.sleep(2.0)  # until slurmctld has heard of the limits
+    until(lambda: knows_limits(cluster), "slurmctld has heard of the limits")
     return cluster
+
+
+def knows_limits(cluster: LocalSlurm) -> bool:
+    """Return whether slurmctld itself has both users, the account's limit and the QoS."""
+    shown = cluster.run("scontrol", "show", "assoc_mgr", "flags=qos,assoc")
+    words = (f"UserName={GAMES}(", f"UserName={NEWS}(", "QOS=small(", "gres/gpu=4(")
+    return all(word in shown for word in words)
 
 
 @pytest.mark.slurm
