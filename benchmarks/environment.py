@@ -1,17 +1,19 @@
-"""How fast environments decide: simulations side by side, one call of a network for all of them.
+"""How fast environments decide: whole episodes side by side, as training plays them.
 
-Helios-like jobs on a cluster of 64 GPUs at an offered load of 1.1. Seconds are CPU seconds of this
-one process, so they depend little on what else the machine does. Decisions of the warm-up, which
-the teacher makes, are not counted but take time. Where one action only is allowed nothing is asked;
-`decisions_per_cpu_s` counts what was asked, `with_forced_per_cpu_s` these too. The profile names
-the functions that took most, and the share of whole parts: the engine's steps, the description of
-queue and cluster, the network.
+Helios-like jobs on a cluster of 64 GPUs at an offered load of 1.1; actions are drawn by a fresh
+network, one call for all episodes that wait for a decision. Seconds are CPU seconds of this one
+process, so they depend little on what else the machine does. Where one action only is allowed
+nothing is asked; `decisions_per_cpu_s` counts what was asked, `with_forced_per_cpu_s` these too.
+The profile names the functions that took most, and the share of whole parts: the engine's steps,
+what may be chosen, the description of queue and cluster, the network.
 """
 
 import argparse
 import cProfile
 import pstats
 import time
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import _harness
@@ -21,26 +23,26 @@ from roost_sim.clusters.cluster_file import load_cluster
 from roost_sim.traces.fitted_traces import HELIOS
 from roost_sim.traces.formats import load_trace
 from roost_sim.traces.generator import generate
+from roost_train.environments.decision_run import Choices, DecisionRun, Seen
 from roost_train.environments.episodes import Episodes
-from roost_train.environments.run_batch import ChoiceBatch, RunBatch
 from roost_train.environments.slot_run import Slot
+from roost_train.improvement.rollout import play
+from roost_train.improvement.selector_agent import SelectorAgent
 from roost_train.networks.policy_net import PolicyNet, fresh_net
-from roost_train.networks.selector_net import masked_logs
 
 _SHOWN_FUNCTIONS = 12
 _PARTS = (  # none of them calls another
     "engine.step",
     "paused_run._turn_now",
     "paused_run._described",
-    "selector_net.forward",
-    "slot_net.forward",
+    "selector_agent.__call__",
 )
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--decisions", type=int, default=10_000)
-    parser.add_argument("--runs", type=int, default=16, help="simulations side by side")
+    parser.add_argument("--jobs", type=int, default=500, help="of each episode")
+    parser.add_argument("--runs", type=int, default=16, help="episodes side by side")
     parser.add_argument("--trace", type=Path, help="draw episodes from it, instead of made-up jobs")
     parser.add_argument("--cluster", default="small")
     parser.add_argument("--slot", type=Slot, choices=list(Slot), default=Slot.ORDER)
@@ -54,24 +56,23 @@ def main() -> int:
         trace=trace,
         clusters=(load_cluster(options.cluster),),
         loads=(options.load,),
-        job_count=1_000,
+        job_count=options.jobs,
         warm_count=0,
         slot=options.slot,
     )
-    batch, net = RunBatch(episodes, range(options.runs)), fresh_net(options.slot).eval()
-    _decide(batch, net, options.runs)  # warm-up
-    forced_before, began_s = batch.forced_count, time.process_time()
-    job_count = _decide(batch, net, options.decisions)
+    net, seeds = fresh_net(options.slot).eval(), range(options.runs)
+    _play(replace(episodes, job_count=20), seeds, net)  # warm-up
+    began_s = time.process_time()
+    asked = _play(episodes, seeds, net)
     took_s = time.process_time() - began_s
-    carried_out = options.decisions + batch.forced_count - forced_before
     profile = cProfile.Profile()
-    profile.runcall(_decide, batch, net, options.decisions // 4)
+    profile.runcall(_play, episodes, range(-(-options.runs // 4)), net)
     figures = {
-        "decisions": options.decisions,
+        "decisions": asked.decision_count,
         "cpu_s": round(took_s, 3),
-        "decisions_per_cpu_s": round(options.decisions / took_s, 1),
-        "with_forced_per_cpu_s": round(carried_out / took_s, 1),
-        "jobs_per_decision": round(job_count / options.decisions, 1),
+        "decisions_per_cpu_s": round(asked.decision_count / took_s, 1),
+        "with_forced_per_cpu_s": round((asked.decision_count + asked.forced_count) / took_s, 1),
+        "jobs_per_decision": round(asked.shown_count / asked.decision_count, 1),
         "runs": options.runs,
         "slot": options.slot.value,
         "parts": _parts(profile),
@@ -81,17 +82,37 @@ def main() -> int:
     return 0
 
 
-def _decide(batch: RunBatch, net: PolicyNet, decision_count: int) -> int:
-    """Make so many decisions; return the number of jobs to choose from, over all of them."""
-    shown = 0
-    with torch.inference_mode():
-        for _ in range(-(-decision_count // len(batch.choices))):
-            arrays = ChoiceBatch.of(batch.choices)
-            shown += int(arrays.present.sum())
-            ranks = net(torch.from_numpy(arrays.jobs), torch.from_numpy(arrays.cluster))
-            positions = masked_logs(ranks, torch.from_numpy(arrays.mask)).argmax(dim=1).tolist()
-            batch.step([arrays.action(*pair) for pair in enumerate(positions)])
-    return shown
+class _Asked:
+    """An agent that counts what it is asked.
+
+    Attributes:
+        decision_count: how often.
+        shown_count: jobs to choose from, over all decisions.
+    """
+
+    def __init__(self, net: PolicyNet) -> None:
+        self._agent, self._runs = SelectorAgent(net, draw_seed=0), dict[int, DecisionRun]()
+        self.decision_count = self.shown_count = 0
+
+    def __call__(
+        self, runs: Sequence[DecisionRun], choices: Sequence[Choices[Seen]]
+    ) -> Sequence[int]:
+        self._runs |= {run.seed: run for run in runs}
+        self.decision_count += len(choices)
+        self.shown_count += sum(len(one.seen.jobs) for one in choices)
+        return self._agent(runs, choices)
+
+    @property
+    def forced_count(self) -> int:
+        """Decisions with one allowed action, which were carried out without being asked."""
+        return sum(run.forced_count for run in self._runs.values())
+
+
+def _play(episodes: Episodes, seeds: Sequence[int], net: PolicyNet) -> _Asked:
+    """Play the episodes of these seeds to their ends, side by side."""
+    asked = _Asked(net)
+    play(episodes, seeds, asked)
+    return asked
 
 
 def _parts(profile: cProfile.Profile) -> dict[str, str]:

@@ -75,7 +75,7 @@ class Engine:
     def __init__(self, config: EngineConfig, policies: Policies) -> None:
         self.config, self.policies, self._faults = config, policies, FaultLog()
         self._order = OrderSlot(policies.order, self._faults)
-        self._gate = GateSlot(policies.gate, self._faults)
+        self._gate = GateSlot(policies.gate, self._faults, config.gate_longest_s)
         self._preempt = PreemptionSlot(policies.preemption, self._faults)
         predictors = policies.predictors
         slot = None if predictors is None else PredictorSlot(predictors, self._faults)

@@ -52,12 +52,12 @@ class Clock:
         self._file.write_bytes(bytes(8))
         self._file.chmod(0o644)
 
-    def set(self, ahead_s: int) -> None:
-        """Set it this much ahead of the machine's."""
+    def set(self, ahead_s: int, settle_s: float = 2.0) -> None:
+        """Set it this much ahead of the machine's, and wait until every daemon has looked at it."""
         self.ahead_s = ahead_s
         with self._file.open("r+b") as file:
             file.write(struct.pack("=q", ahead_s))
-        time.sleep(2.0)  # every daemon has looked at it
+        time.sleep(settle_s)
 
     @property
     def environment(self) -> dict[str, str]:

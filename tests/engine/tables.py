@@ -1,5 +1,7 @@
 """A job table on one node, for the tests of the table and of its parts."""
 
+from math import inf
+
 from roost_engine.domain.actions import Action
 from roost_engine.domain.config import EngineConfig
 from roost_engine.domain.events import JobEnded, JobStarted, WaitSoFar
@@ -24,7 +26,7 @@ class Tables:
         self.table = JobTable(
             EngineConfig(**config),  # type: ignore[arg-type]
             OrderSlot(PriorityOrder(), faults),
-            GateSlot(self.gate, faults),
+            GateSlot(self.gate, faults, longest_s=inf),
         )
         self.table.cluster.apply_node(node("a"))
         self.actions: list[Action] = []

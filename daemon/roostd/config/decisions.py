@@ -159,6 +159,11 @@ class EngineSection(Section):
     refusal_limit: Count = Field(
         default=6, description="after this many refusals in a row the job is released to Slurm"
     )
+    gate_longest_s: Annotated[Seconds, Field(ge=1)] = Field(
+        default=7 * 86_400.0,
+        description="a job that has waited this long takes what it is offered, whatever the gate"
+        " answers; more than gate.longest_s",
+    )
     window_count: Count = Field(
         default=1000,
         description="jobs of the queue that one pass tries; the next pass continues there",

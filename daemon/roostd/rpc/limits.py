@@ -64,6 +64,7 @@ MOST_GROUPS = 256  # of a caller; getsockopt in Python returns 1,024 bytes at mo
 
 FIRST_MESSAGE_S = 10.0  # a stream without a Hello is closed after this time
 SILENT_STREAM_S = 60.0  # a stream that sent nothing for this time is closed
+CHECKED_EVERY = 10  # samples, of which the values of one are checked even if it is not read
 BAD_MESSAGE_LIMIT = 10  # in a row, after which a stream is closed
 
 

@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import grpc
 import structlog
@@ -16,8 +16,10 @@ from roostd.ops.metrics import Metrics
 from roostd.rpc.auth import may_speak_for, node_names
 from roostd.rpc.certificates import Revocations
 from roostd.rpc.errors import Context, Undecodable
+from roostd.rpc.gathered_reads import GatheredReads, Read
 from roostd.rpc.limits import (
     BAD_MESSAGE_LIMIT,
+    CHECKED_EVERY,
     FIRST_MESSAGE_S,
     MOST_SILENT_STREAMS,
     SILENT_STREAM_S,
@@ -26,7 +28,13 @@ from roostd.rpc.limits import (
 from roostd.rpc.peers import Peers, host_of
 from roostd.telemetry.board import NodeReport, ProbeBoard
 from roostd.telemetry.claim import Claim
-from roostd.telemetry.probe_messages import ProbeHello, check_sample, read_hello
+from roostd.telemetry.probe_messages import (
+    ProbeHello,
+    check_sample,
+    check_shape,
+    check_values,
+    read_hello,
+)
 
 _log = structlog.get_logger(__name__)
 
@@ -69,7 +77,7 @@ class TelemetryService(pb_grpc.TelemetryServicer):
         self._board, self._metrics, self._version = board, metrics, version
         self._sample_interval_s, self._max_stream_count = sample_interval_s, max_stream_count
         self._peers, self._revocations = Peers(), revocations
-        self._stream_count = 0
+        self._stream_count, self._reads = 0, GatheredReads(self._take)
 
     async def Stream(  # type: ignore[override]  # a coroutine may write its replies itself
         self, request_iterator: AsyncIterator[pb.ProbeMessage], context: Context
@@ -105,20 +113,56 @@ class TelemetryService(pb_grpc.TelemetryServicer):
 
     async def _serve(self, stream: _Stream) -> None:
         """Answer messages until the probe closes the stream, or says nothing for long."""
-        context, patience_s = stream.context, FIRST_MESSAGE_S
+        context, read = stream.context, Read(self._reads, stream.context, stream)
+        patience_s = FIRST_MESSAGE_S
         try:
-            async with asyncio.timeout(patience_s) as patience:
-                while (message := await context.read()) is not grpc.aio.EOF:
-                    reply = await self._handle(message, stream)
-                    if reply is not None:
-                        await context.write(reply)
-                    if stream.report is not None:
-                        patience_s = SILENT_STREAM_S
-                    _extend(patience, patience_s)
+            async with asyncio.timeout(patience_s):
+                message = await context.read()
+            while message is not grpc.aio.EOF:
+                reply = await self._handle(message, stream)
+                if reply is not None:
+                    await context.write(reply)
+                if stream.report is not None:
+                    patience_s = SILENT_STREAM_S
+                message = await read.next(patience_s)
         except TimeoutError:
             await context.abort(
                 grpc.StatusCode.DEADLINE_EXCEEDED, f"nothing said for {patience_s:g} s"
             )
+        finally:
+            read.close()
+
+    def _take(self, stream: _Stream, message: Any) -> bool:
+        """Apply a sample that is as it should be; return False for anything else."""
+        report, revocations = stream.report, self._revocations
+        if (
+            not isinstance(message, pb.ProbeMessage)
+            or message.WhichOneof("body") != "sample"
+            or report is None
+            or report.stream is not stream
+            or stream.awaits_hello
+        ):
+            return False
+        revocations.refresh()
+        sample = message.sample
+        if stream.list_version != revocations.version or stream.next_sequence not in (
+            None,
+            sample.sequence,
+        ):
+            return False
+        is_checked = (
+            report.is_suspect or stream.next_sequence is None or not sample.sequence % CHECKED_EVERY
+        )
+        try:
+            check_shape(sample, report.hello)
+            if is_checked:
+                check_values(sample, report.hello)
+        except ProbeError:
+            return False
+        if not stream.limit.admit(time.monotonic()):
+            return False
+        self._store(sample, stream, report, is_checked=is_checked)
+        return True
 
     async def _handle(
         self, message: pb.ProbeMessage | Undecodable, stream: _Stream
@@ -249,15 +293,21 @@ class TelemetryService(pb_grpc.TelemetryServicer):
             check_sample(sample, report.hello)
         except ProbeError as error:
             return await self._reject(error, stream, report)
-        stream.bad_count = 0
-        self._metrics.samples.inc()
-        self._board.apply_sample(report, sample)
+        self._store(sample, stream, report, is_checked=True)
         return None
+
+    def _store(
+        self, sample: pb.Sample, stream: _Stream, report: NodeReport, *, is_checked: bool
+    ) -> None:
+        stream.next_sequence, stream.bad_count = sample.sequence + 1, 0
+        self._metrics.samples.inc()
+        self._board.apply_sample(report, sample, is_checked=is_checked)
 
     async def _reject(
         self, error: ProbeError, stream: _Stream, report: NodeReport
     ) -> pb.DaemonMessage | None:
         """Discard a sample, and log the first of several in a row."""
+        report.is_suspect = True
         self._metrics.samples_rejected.labels(error.quantity).inc()
         stream.bad_count += 1
         if stream.bad_count == 1:
@@ -272,13 +322,3 @@ class TelemetryService(pb_grpc.TelemetryServicer):
         stream.awaits_hello = True
         self._metrics.resyncs.inc()
         return pb.DaemonMessage(resync=pb.Resync(reason=reason))
-
-
-def _extend(patience: asyncio.Timeout, least_s: float) -> None:
-    """Let a stream be silent for so long from now on, and for half as long again at most.
-
-    A timer that is moved at each of thousands of messages a second costs more than that.
-    """
-    now_s, due_s = asyncio.get_running_loop().time(), patience.when()
-    if due_s is None or due_s < now_s + least_s:
-        patience.reschedule(now_s + 1.5 * least_s)

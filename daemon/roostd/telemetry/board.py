@@ -3,11 +3,12 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
+from roost_engine.domain.errors import ProbeError
 from roost_engine.domain.events import Event, GpuHealthChanged, LoadSeen, TopologySeen
 from roost_engine.domain.model import GpuUuid, NodeName
 from roost_proto.v1 import telemetry_pb2 as pb
 from roostd.telemetry.claim import KNOWN_GPUS_S, Claim, may_take_over
-from roostd.telemetry.probe_messages import ProbeHello, faults, read_load
+from roostd.telemetry.probe_messages import ProbeHello, check_values, faults, read_load
 
 _NO_CLAIM = Claim()
 _MIG = "in MIG mode"
@@ -19,7 +20,6 @@ class NodeReport:
 
     Attributes:
         hello: what does not change while a probe runs.
-        sample: the newest sample; None before the first.
         sample_at_s: engine time of the sample, or of the Hello before the first.
         faults: by gres index; kept until a Hello of another session with GPUs, which shows that the
             node or the driver was restarted.
@@ -28,16 +28,36 @@ class NodeReport:
         claim: the evidence of that stream's right to report.
         is_known: whether the claim names a GPU that is known from this node; true too where no GPU
             of the node is known.
+        is_suspect: whether the last sample whose values were checked had implausible ones.
     """
 
     hello: ProbeHello
     sample_at_s: float
-    sample: pb.Sample | None = None
+    checked: pb.Sample | None = None
+    unchecked: pb.Sample | None = None
     faults: dict[int, str] = field(default_factory=dict)
     faults_session_id: str = ""
     stream: object | None = None
     claim: Claim = _NO_CLAIM
     is_known: bool = True
+    is_suspect: bool = False
+
+    @property
+    def sample(self) -> pb.Sample | None:
+        """Return the newest sample, or the last plausible one; None before the first.
+
+        Values are checked here, on reading: a sample comes each second, and few are
+        read before the next.
+        """
+        if self.unchecked is not None:
+            sample, self.unchecked = self.unchecked, None
+            try:
+                check_values(sample, self.hello)
+            except ProbeError:
+                self.is_suspect = True
+            else:
+                self.checked = sample
+        return self.checked
 
 
 class ProbeBoard:
@@ -132,9 +152,19 @@ class ProbeBoard:
             self._known_gpus[node] = claim.gpu_uuids
         return is_known
 
-    def apply_sample(self, report: NodeReport, sample: pb.Sample) -> None:
-        """Store a checked sample, and emit the faults that are new in it."""
-        report.sample, report.sample_at_s = sample, self._now_s()
+    def apply_sample(self, report: NodeReport, sample: pb.Sample, *, is_checked: bool) -> None:
+        """Store a sample, and emit the faults that are new in it.
+
+        Args:
+            report: of its node.
+            sample: what `check_shape` has passed.
+            is_checked: whether `check_values` has passed it too.
+        """
+        report.sample_at_s = self._now_s()
+        if is_checked:
+            report.checked, report.unchecked, report.is_suspect = sample, None, False
+        else:
+            report.unchecked = sample
         if not report.hello.gpus:
             return
         self._fresh[report.hello.node] = None

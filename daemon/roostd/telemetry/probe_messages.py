@@ -160,20 +160,39 @@ def check_sample(sample: pb.Sample, hello: ProbeHello) -> None:
         ProbeError: the number of GPUs differs, or a value is NaN, infinite, negative or beyond its
             limit.
     """
+    check_shape(sample, hello)
+    check_values(sample, hello)
+
+
+def check_shape(sample: pb.Sample, hello: ProbeHello) -> None:
+    """Check what must hold before the faults of a sample can be applied.
+
+    Raises:
+        ProbeError: the number of GPUs differs, or a fault names a GPU that is not there.
+    """
     count = len(hello.gpus)
     if sample.gpu_count != count:
         raise ProbeError("gpu_count", f"want {count} as in the Hello, got {sample.gpu_count}")
-    # Columns that are not set hold nothing; this is run for each sample of thousands of nodes.
-    for field, packed in sample.ListFields():
-        known = _COLUMNS.get(field.number)
-        if known is not None:
-            name, limit, is_of_nics = known
-            _check_column(name, packed, len(hello.nics) if is_of_nics else count, limit)
     if sample.lost_mask >> count:
         raise ProbeError("lost_mask", f"names a GPU beyond {count - 1}")
     for event in sample.xid_events:
         if event.gpu_index >= count:
             raise ProbeError("xid_events", f"names GPU {event.gpu_index} of {count}")
+
+
+def check_values(sample: pb.Sample, hello: ProbeHello) -> None:
+    """Check the columns of a sample: it takes twenty times as long as `check_shape`.
+
+    Raises:
+        ProbeError: a value is NaN, infinite, negative or beyond its limit.
+    """
+    count = len(hello.gpus)
+    # Columns that are not set hold nothing.
+    for field, packed in sample.ListFields():
+        known = _COLUMNS.get(field.number)
+        if known is not None:
+            name, limit, is_of_nics = known
+            _check_column(name, packed, len(hello.nics) if is_of_nics else count, limit)
 
 
 def column(packed: _Column, order: Sequence[int]) -> list[float | None]:

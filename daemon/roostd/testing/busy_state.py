@@ -174,4 +174,4 @@ def _sample(state: DaemonState, name: NodeName, rng: random.Random) -> None:
         getattr(message, column).CopyFrom(pb.FloatColumn(present_mask=mask, values=values))
     used = [int((0.1 + 0.85 * rng.random()) * 80 * GIB) if one else 400 << 20 for one in busy]
     message.memory_used_bytes.CopyFrom(pb.UintColumn(present_mask=mask, values=used))
-    state.board.apply_sample(report, message)
+    state.board.apply_sample(report, message, is_checked=True)

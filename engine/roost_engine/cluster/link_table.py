@@ -6,7 +6,7 @@ both tables are built in milliseconds, so the best k of any free set is exact an
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property, lru_cache, partial
+from functools import cache, cached_property, lru_cache
 from itertools import combinations
 
 import numpy as np
@@ -19,7 +19,6 @@ from roost_engine.cluster.features import (
     link_scale,
     weighted_sums,
 )
-from roost_engine.domain.lazy import Lazy
 from roost_engine.domain.topology import Level, Link, LinkMatrix
 
 MAX_GPUS = 16  # of one node; the tables double with each GPU
@@ -73,8 +72,7 @@ class SubsetChoice:
         ideal_link_score: of as many GPUs on an idle node.
         static: float32 [subset, 5], the load-free columns of a one-node candidate.
         neighbours: float32 [subset * scope, gpu]: weights that average over the GPUs of each
-            scope that are not in the subset; times a node's load they give the load columns, so
-            that they are read only where load is known.
+            scope that are not in the subset; times a node's load they give the load columns.
         best_static_score: the best heuristic score among `static`.
     """
 
@@ -83,7 +81,7 @@ class SubsetChoice:
     link_score: int
     ideal_link_score: int
     static: NDArray[np.float32]
-    neighbours: Lazy[NDArray[np.float32]]
+    neighbours: NDArray[np.float32]
     best_static_score: float
 
 
@@ -211,7 +209,7 @@ class LinkTable:
             link_score=int(self.set_scores[mask]),
             ideal_link_score=self.best_score(self.full_mask, size),
             static=static,
-            neighbours=Lazy(partial(_neighbour_weights, self._around, masks, self.gpu_count)),
+            neighbours=self.neighbour_weights(masks),
             best_static_score=best_static_score(static),
         )
 
@@ -234,7 +232,7 @@ class LinkTable:
             link_score=int(best),
             ideal_link_score=self.best_score(self.full_mask, gpu_count),
             static=static,
-            neighbours=Lazy(partial(_neighbour_weights, self._around, masks, self.gpu_count)),
+            neighbours=self.neighbour_weights(masks),
             best_static_score=best_static_score(static),
         )
 
@@ -296,7 +294,10 @@ class LinkTable:
 
     def neighbour_weights(self, masks: NDArray[np.int64]) -> NDArray[np.float32]:
         """Averaging weights over the GPUs around each subset; see SubsetChoice.neighbours."""
-        return _neighbour_weights(self._around, masks, self.gpu_count)
+        around = self._around[masks] & ~masks[:, None]
+        bits = (around[:, :, None] >> np.arange(self.gpu_count)) & 1
+        weights = bits / np.maximum(bits.sum(axis=2, keepdims=True), 1)
+        return np.asarray(weights.reshape(-1, self.gpu_count), dtype=np.float32)
 
     def _potentials(self) -> NDArray[np.float64]:
         total = np.zeros(1 << self.gpu_count, dtype=np.float64)
@@ -342,16 +343,6 @@ def _around(links: LinkMatrix) -> NDArray[np.int64]:
         ]
         around = np.concatenate((around, around | np.array(near, dtype=np.int64)))
     return around
-
-
-def _neighbour_weights(
-    around_by_mask: NDArray[np.int64], masks: NDArray[np.int64], gpu_count: int
-) -> NDArray[np.float32]:
-    """See LinkTable.neighbour_weights; no method, so that a choice does not refer to its table."""
-    around = around_by_mask[masks] & ~masks[:, None]
-    bits = (around[:, :, None] >> np.arange(gpu_count)) & 1
-    weights = bits / np.maximum(bits.sum(axis=2, keepdims=True), 1)
-    return np.asarray(weights.reshape(-1, gpu_count), dtype=np.float32)
 
 
 @cache

@@ -20,6 +20,7 @@ class NodeLoads:
             same kind and the same free GPUs are interchangeable.
         changed: the nodes whose load is another one since a reader last emptied this.
         version: by node, how often its load has become another one.
+        report_count: how many reports were stored.
     """
 
     def __init__(self) -> None:
@@ -29,7 +30,7 @@ class NodeLoads:
         self.reported: NodeSet = NO_NODES
         self.changed: NodeSet = NO_NODES
         self.version: list[int] = []
-        self._node_count = 0
+        self.report_count = self._node_count = 0
 
     def add_node(self) -> None:
         """Append a node of unknown load."""
@@ -49,6 +50,7 @@ class NodeLoads:
         self.mean[node] = self.by_gpu[node, : len(load)].mean()
         self.reported |= 1 << node
         self.changed |= 1 << node
+        self.report_count += 1
 
     def forget(self, node: int) -> None:
         """Forget the load of a node: it has other GPUs than before."""

@@ -32,6 +32,8 @@ class EngineConfig:
         hand_over_s: a job is released to plain Slurm after one of Slurm's limits has kept it
             waiting this long, or if it can only have certain GPU indices and has not got them
             within this time.
+        gate_longest_s: a job that has waited this long takes what it is offered, whatever the gate
+            answers; if the gate would let it wait on, that counts as a fault of the gate.
         window_count: how many jobs of the queue one pass tries; the next pass continues there.
         ended_job_count: how many ended jobs are remembered, so that they can be explained.
         standing_pins: whether a waiting job may be pinned to GPUs that are still busy: the first
@@ -56,6 +58,7 @@ class EngineConfig:
     refusal_backoff_s: float = 2.0
     refusal_limit: int = 6
     hand_over_s: float = 30.0
+    gate_longest_s: float = 7 * 86_400.0
     window_count: int = 1000
     ended_job_count: int = 1000
     standing_pins: bool = False

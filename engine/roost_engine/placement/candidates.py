@@ -126,7 +126,7 @@ class Candidates:
     @property
     def is_load_free(self) -> bool:
         """Whether no load is known on any node: options with the same key then score alike."""
-        return not self._may_have_load or all(option.load is None for option in self.options)
+        return not (self._may_have_load and [one for one in self.options if one.load is not None])
 
     @property
     def features(self) -> NDArray[np.float32]:

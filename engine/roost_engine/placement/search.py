@@ -287,13 +287,12 @@ def _loads(
 ) -> list[Load | None]:
     """Average the load around the subsets of each node; None where it is unknown."""
     found: list[Load | None] = [None] * len(nodes)
-    neighbours = [choice.neighbours.get() for choice in choices]
     # One product for all nodes of a size: numpy's calls cost more than its sums.
-    for size in sorted({around.shape[1] for around in neighbours}):
-        here = [at for at, around in enumerate(neighbours) if around.shape[1] == size]
-        weights = np.concatenate([neighbours[at] for at in here])
+    for size in sorted({choice.neighbours.shape[1] for choice in choices}):
+        here = [at for at, choice in enumerate(choices) if choice.neighbours.shape[1] == size]
+        weights = np.concatenate([choices[at].neighbours for at in here])
         each = loads.by_gpu[[nodes[at] for at in here], :size]
-        by_gpu = np.repeat(each, [len(neighbours[at]) for at in here], axis=0)
+        by_gpu = np.repeat(each, [len(choices[at].neighbours) for at in here], axis=0)
         around = weighted_sums(weights[:, None], by_gpu).reshape(-1, LOAD_COLUMN_COUNT)
         end = 0
         for at in here:

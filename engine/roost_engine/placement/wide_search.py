@@ -97,5 +97,5 @@ def _few(choice: SubsetChoice) -> SubsetChoice:
         masks=choice.masks[:SUBSET_COUNT],
         static=static,
         best_static_score=best_static_score(static),
-        neighbours=Lazy.of(choice.neighbours.get()[: SUBSET_COUNT * len(LOAD_SCOPES)]),
+        neighbours=choice.neighbours[: SUBSET_COUNT * len(LOAD_SCOPES)],
     )

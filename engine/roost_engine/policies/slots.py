@@ -210,11 +210,18 @@ class OrderSlot(PolicySlot):
 
 
 class GateSlot(PolicySlot):
-    """Now, or wait for a better placement."""
+    """Now, or wait for a better placement.
 
-    def __init__(self, policy: GatePolicy, faults: FaultLog) -> None:
+    Args:
+        policy: decides.
+        faults: where faults are noted.
+        longest_s: of a job's wait; after it the job takes what it is offered. A gate that would let
+            it wait on has failed, whatever numbers of its own it has.
+    """
+
+    def __init__(self, policy: GatePolicy, faults: FaultLog, longest_s: float) -> None:
         super().__init__("gate", policy, faults)
-        self._policy = policy
+        self._policy, self._longest_s = policy, longest_s
         self.is_open = isinstance(policy, AlwaysOpen)
 
     def decide(self, offer: Offer) -> GateVerdict:
@@ -231,9 +238,15 @@ class GateSlot(PolicySlot):
             or not verdict.until_s > offer.at_s
         ):
             raise PolicyError(f"{self.name} answered {verdict!r} at {offer.at_s:g} s")
-        if type(verdict.until_s) is not float:  # one of numpy, or more than a float can hold
-            return Defer(until_s=float(verdict.until_s), reason=verdict.reason)
-        return verdict
+        latest_s = offer.job.queued_s + self._longest_s
+        # It may be a number of numpy, or more than a float can hold.
+        until_s = min(float(verdict.until_s), latest_s)
+        if offer.at_s >= latest_s:
+            raise PolicyError(
+                f"{self.name} lets job {offer.job.job_id} wait on for {verdict.reason!r}, after the"
+                f" {self._longest_s:g} s that engine.gate_longest_s allows"
+            )
+        return verdict if until_s is verdict.until_s else Defer(until_s, verdict.reason)
 
     def note(self, outcome: WaitEnded) -> None:
         """Tell the policy how a wait came out."""

@@ -7,7 +7,7 @@ The pod of a rack is what stands before the last "/" in the rack's name: "pod1/r
 All racks without one are in one pod.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +29,7 @@ from roost_engine.scoring.graph_columns import (
 from roost_engine.scoring.graph_jobs import Communicates, ResidentJobs, typical
 from roost_engine.scoring.graph_links import KindLinks
 
-_BITS = np.arange(MAX_GPUS)
+_BITS = np.arange(MAX_GPUS)[:, None]
 _SM = LOAD_QUANTITIES.index("sm")
 _LINKS = [LOAD_QUANTITIES.index("pcie"), LOAD_QUANTITIES.index("nvlink")]
 _HALF_RACK, _HALF_POD = 16.0, 64.0
@@ -59,6 +59,8 @@ class ClusterGraph:
         network: float64 [node], the communication of the jobs on several nodes.
         kinds: the links of each kind of node.
         pod_ids: int64 [rack], the number of its pod.
+        racks: float32 [rack, RACK_COLUMNS].
+        pods: float32 [pod, POD_COLUMNS].
     """
 
     def __init__(self, communicates: Communicates = typical) -> None:
@@ -71,8 +73,9 @@ class ClusterGraph:
         self.network = np.zeros(0)
         # [4, node]: free mask, kind, rack, usable
         self._seen = np.zeros((4, 0), dtype=np.int64)
-        # Free GPUs, GPUs, idle nodes, nodes.
-        self._rack_sums = self._pod_sums = np.zeros((4, 0))
+        self._version = -1  # of the cluster, its loads left out
+        self.racks = np.zeros((0, len(RACK_COLUMNS)), dtype=np.float32)
+        self.pods = np.zeros((0, len(POD_COLUMNS)), dtype=np.float32)
 
     @property
     def pod_count(self) -> int:
@@ -91,6 +94,11 @@ class ClusterGraph:
         Returns:
             The nodes whose features differ, ascending.
         """
+        job_ids = dict.fromkeys(cluster.take_changed_jobs())
+        loaded, cluster.loads.changed = nodes_in(cluster.loads.changed), NO_NODES
+        version = cluster.change_count - cluster.loads.report_count
+        if version == self._version and not job_ids:
+            return np.array(loaded, dtype=np.int64)
         count, known = len(cluster), self._seen.shape[1]
         self._note_racks(cluster)
         self.kinds += [KindLinks.of(table) for table in cluster.tables[len(self.kinds) :]]
@@ -100,7 +108,6 @@ class ClusterGraph:
         is_other = (seen[:, :known] != self._seen).any(axis=0)
         changed = np.ones(count, dtype=np.bool_)
         changed[:known] = is_other
-        job_ids = dict.fromkeys(cluster.take_changed_jobs())
         differs = bool(is_other.any())
         if differs:
             for node in np.flatnonzero(seen[2, :known] != self._seen[2]).tolist():
@@ -110,13 +117,12 @@ class ClusterGraph:
             self.network = np.pad(self.network, (0, count - known))
         self._seen = seen
         touched = self.residents.update(cluster, job_ids, spec_of, self.pod_of)
-        loaded, cluster.loads.changed = cluster.loads.changed, NO_NODES
         for node in touched:
             self._set_duty(node)
         changed[list(touched)] = True
-        changed[nodes_in(loaded)] = True
-        if differs or known < count:
-            self._sum_racks(cluster)
+        changed[loaded] = True
+        self._sum_racks(cluster)
+        self._version = version
         return np.flatnonzero(changed)
 
     def _note_racks(self, cluster: Cluster) -> None:
@@ -137,29 +143,34 @@ class ClusterGraph:
             if not (job.is_alone and is_nvlinked):
                 duty[list(job.gpus_on[node])] = job.here_frac
 
-    # -- rows of each level ----------------------------------------------------------------
+    # -- rows of GPUs and nodes ------------------------------------------------------------
 
     def gpu_rows(
-        self, cluster: Cluster, nodes: NDArray[np.int64], kind: int
+        self,
+        cluster: Cluster,
+        nodes: NDArray[np.int64],
+        kind: int,
+        out: NDArray[np.float32] | None = None,
     ) -> NDArray[np.float32]:
-        """Return the GPUs of some nodes of one kind: float32 [node * gpu, column]."""
-        links = self.kinds[kind]
-        size, count, width = links.gpu_count, len(nodes), len(GPU_STATE)
-        at = as_index(nodes)
-        free = (self._seen[0, at][:, None] >> _BITS[:size] & 1).astype(np.float32)
-        loads = cluster.loads.by_gpu[at, :size]
-        state = np.empty((count, width, size), dtype=np.float32)
-        state[:, 0], state[:, 1] = free, 1 - free
-        np.multiply(self.duty[at, :size], state[:, 1], out=state[:, 2])
-        state[:, 3] = loads[:, :, _SM]
-        np.maximum(loads[:, :, _LINKS[0]], loads[:, :, _LINKS[1]], out=state[:, 4])
-        types = len(LINK_TYPES)
-        rows = np.empty((count, size, len(GPU_COLUMNS)), dtype=np.float32)
-        rows[:, :, :width] = state.transpose(0, 2, 1)
-        by_type = rows[:, :, width : width * (1 + types)].reshape(count, size, types, width)
-        by_type[:] = links.means(state).transpose(0, 3, 1, 2)  # a view: its last axis is split
-        rows[:, :, width * (1 + types) :] = links.pairs_frac
-        return rows.reshape(count * size, len(GPU_COLUMNS))
+        """Return the GPUs of some nodes of one kind, in `out`: float32 [node * gpu, column]."""
+        links, at = self.kinds[kind], as_index(nodes)
+        size, types, width = links.gpu_count, len(LINK_TYPES), len(GPU_STATE)
+        if out is None:
+            out = np.empty((len(nodes) * size, len(GPU_COLUMNS)), dtype=np.float32)
+        # Column by column: numpy's loops then run over nodes, and few calls are made.
+        columns = np.zeros((len(GPU_COLUMNS), size, len(nodes)), dtype=np.float32)
+        state = columns[:width]
+        free, held, duty, sm, link = state
+        free[:] = self._seen[0, at] >> _BITS[:size] & 1
+        np.subtract(1, free, out=held)
+        np.multiply(self.duty[at, :size].T, held, out=duty)
+        loads = cluster.loads.by_gpu[at, :size].T
+        sm[:] = loads[_SM]
+        np.maximum(loads[_LINKS[0]], loads[_LINKS[1]], out=link)
+        links.add_means(state, columns[width:-types].reshape(types, width, size, len(nodes)))
+        columns[-types:] = links.pairs_frac[..., None]
+        out.reshape(len(nodes), size, len(GPU_COLUMNS))[:] = columns.T
+        return out
 
     def node_rows(self, nodes: NDArray[np.int64]) -> NDArray[np.float32]:
         """Return some nodes: float32 [node, column]."""
@@ -180,42 +191,40 @@ class ClusterGraph:
             rows[at, 6] = links.gpu_count / MAX_GPUS
         return rows
 
-    def rack_rows(self, racks: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Return some racks: float32 [rack, column]."""
-        free, whole, idle, nodes = self._rack_sums[:, racks]
-        crossing = self.residents.rack_crossing
-        load = np.array([crossing.get(rack, 0.0) for rack in racks.tolist()])
-        rows = np.empty((len(racks), len(RACK_COLUMNS)), dtype=np.float32)
-        rows[:, 0] = free / np.maximum(whole, 1)
-        rows[:, 1] = idle / np.maximum(nodes, 1)
-        rows[:, 2] = saturating(load / np.maximum(nodes, 1))
-        rows[:, 3] = nodes / (nodes + _HALF_RACK)
-        return rows
-
-    def pod_rows(self) -> NDArray[np.float32]:
-        """Return all pods: float32 [pod, column]."""
-        (free, whole, _, nodes), count = self._pod_sums, self.pod_count
-        crossing = self.residents.pod_crossing
-        load = np.array([crossing.get(pod, 0.0) for pod in range(count)])
-        rows = np.empty((count, len(POD_COLUMNS)), dtype=np.float32)
-        rows[:, 0] = free / np.maximum(whole, 1)
-        rows[:, 1] = saturating(load / np.maximum(nodes, 1))
-        rows[:, 2] = nodes / (nodes + _HALF_POD)
-        return rows
-
     def uplink_frac(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return how busy the uplinks are, by rack and by pod: their column `crossing_frac`."""
-        racks = self.rack_rows(np.arange(len(self.pod_ids)))
-        return racks[:, 2].astype(np.float64), self.pod_rows()[:, 1].astype(np.float64)
+        return self.racks[:, 2].astype(np.float64), self.pods[:, 1].astype(np.float64)
 
     def _sum_racks(self, cluster: Cluster) -> None:
-        count, racks = len(cluster), self._seen[2]
-        whole, free = cluster.gpu_count[:count], POPCOUNT[self._seen[0]]
-        has_gpus = whole > 0
-        parts = (free, whole, (free == whole) & has_gpus, has_gpus)
-        sums = [np.bincount(racks, weights=part, minlength=len(self.pod_ids)) for part in parts]
-        self._rack_sums = np.stack(sums)
-        of_pods = [
-            np.bincount(self.pod_ids, weights=part, minlength=self.pod_count) for part in sums
-        ]
-        self._pod_sums = np.stack(of_pods)
+        """Sum the nodes of each rack, and of each pod."""
+        rack_of, count = self._seen[2], len(self.pod_ids)
+        gpus, free = cluster.gpu_count[: len(cluster)], POPCOUNT[self._seen[0]]
+        has_gpus = gpus > 0
+        parts = (free, gpus, (free == gpus) & has_gpus, has_gpus)
+        free_sums, gpu_sums, idle_sums, nodes = (
+            np.bincount(rack_of, weights=part, minlength=count).astype(np.float64) for part in parts
+        )
+        at_least_1 = np.maximum(nodes, 1)
+        self.racks = np.empty((count, len(RACK_COLUMNS)), dtype=np.float32)
+        self.racks[:, 0] = free_sums / np.maximum(gpu_sums, 1)
+        self.racks[:, 1] = idle_sums / at_least_1
+        self.racks[:, 2] = saturating(_listed(self.residents.rack_crossing, count) / at_least_1)
+        self.racks[:, 3] = nodes / (nodes + _HALF_RACK)
+        self._sum_pods(free_sums, gpu_sums, nodes)
+
+    def _sum_pods(self, *of_racks: NDArray[np.float64]) -> None:
+        """Sum the racks of each pod: their free GPUs, GPUs and nodes."""
+        count = self.pod_count
+        free, gpus, nodes = (
+            np.bincount(self.pod_ids, weights=part, minlength=count) for part in of_racks
+        )
+        crossing = _listed(self.residents.pod_crossing, count)
+        self.pods = np.empty((count, len(POD_COLUMNS)), dtype=np.float32)
+        self.pods[:, 0] = free / np.maximum(gpus, 1)
+        self.pods[:, 1] = saturating(crossing / np.maximum(nodes, 1))
+        self.pods[:, 2] = nodes / (nodes + _HALF_POD)
+
+
+def _listed(values: Mapping[int, float], count: int) -> NDArray[np.float64]:
+    """Return the values of 0, 1 and so on as an array; 0 where there is none."""
+    return np.array([values.get(key, 0.0) for key in range(count)], dtype=np.float64)

@@ -19,11 +19,11 @@ class KindLinks:
     Attributes:
         gpu_count: of a node.
         neighbours: by type of link but the most frequent one, int64 [place, gpu]: the neighbours of
-            each GPU one after the other; with float32 [place, gpu], 0 where there is none left.
+            each GPU one after the other; with float32 [place, gpu, 1], 0 where there is none left.
         commonest: the position of the most frequent type in LINK_TYPES: every other GPU that is in
             no list of neighbours.
-        weights: float32 [type, 1, gpu], one over how many such neighbours each GPU has.
-        pairs_frac: float32 [gpu, type], the share of a GPU's other GPUs that are such neighbours.
+        weights: float32 [type, gpu, 1], one over how many such neighbours each GPU has.
+        pairs_frac: float32 [type, gpu], the share of a GPU's other GPUs that are such neighbours.
         links_frac: mean link of all pairs, on the scale of link_scale().
         is_nvlinked: whether every pair has NVLink; True for one GPU.
         potential: float64 [mask], see LinkTable.
@@ -56,44 +56,42 @@ class KindLinks:
                 order = np.argsort(1 - near[kind], axis=1, kind="stable")
                 places = int(degrees[kind].max())
                 is_there = np.arange(places)[:, None] < degrees[kind]
-                neighbours[kind] = order.T[:places], is_there.astype(np.float32)
+                neighbours[kind] = order.T[:places], is_there.astype(np.float32)[..., None]
         pair_count = count * (count - 1) // 2
         mean_score = np.array(table.score_by_set[table.full_mask] / max(pair_count, 1))
         return cls(
             gpu_count=count,
             neighbours=neighbours,
             commonest=commonest,
-            weights=np.asarray(1 / np.maximum(degrees, 1), dtype=np.float32)[:, None],
-            pairs_frac=np.asarray(degrees.T / max(count - 1, 1), dtype=np.float32),
+            weights=np.asarray(1 / np.maximum(degrees, 1), dtype=np.float32)[..., None],
+            pairs_frac=np.asarray(degrees / max(count - 1, 1), dtype=np.float32),
             links_frac=float(link_scale(mean_score)),
             is_nvlinked=bool(degrees[0].sum() == count * (count - 1)),
             potential=table.potential,
         )
 
-    def means(self, state: NDArray[np.float32]) -> NDArray[np.float32]:
+    def add_means(self, state: NDArray[np.float32], sums: NDArray[np.float32]) -> None:
         """Average a state over the neighbours of each GPU by each type of link.
 
         No matrix product: BLAS rounds differently from one processor to the next.
 
         Args:
-            state: float32 [node, column, gpu].
-
-        Returns:
-            float32 [node, type, column, gpu]; 0 where a GPU has no such neighbour.
+            state: float32 [column, gpu, node].
+            sums: float32 [type, column, gpu, node], all 0: receives the means; it stays 0 where a
+                GPU has no such neighbour.
         """
-        sums = np.zeros((len(LINK_TYPES), *state.shape), dtype=np.float32)
-        totals = np.add.accumulate(state, axis=2)[:, :, -1:]  # one after the other, unlike a sum
-        others = sums[self.commonest]
-        np.subtract(totals, state, out=others)
+        totals, others = state[:, 0].copy(), sums[self.commonest]
+        for gpu in range(1, self.gpu_count):  # one after the other, unlike a sum of numpy's
+            totals += state[:, gpu]
+        np.subtract(totals[:, None], state, out=others)
         for kind, (neighbour, is_there) in self.neighbours.items():
             near = sums[kind]
             for place in range(len(neighbour)):
-                near += state[:, :, neighbour[place]] * is_there[place]
+                near += state[:, neighbour[place]] * is_there[place]
             others -= near
             near *= self.weights[kind]
         np.maximum(others, 0.0, out=others)  # what rounding leaves of a sum of nothing
         others *= self.weights[self.commonest]
-        return sums.transpose(1, 0, 2, 3)
 
 
 def _type_of(link: Link) -> int:

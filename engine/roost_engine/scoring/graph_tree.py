@@ -6,7 +6,7 @@ the mean over its unchanged members as a rest, and the weights of the changed on
 call a level.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from typing import Protocol, TypeAlias
 
@@ -49,27 +49,33 @@ class GraphModel(Protocol):
 
 def batch_of(parts: Mapping[str, Array]) -> dict[str, Array]:
     """Complete a call: the inputs that are not given, with as many items as the given ones say."""
+    given = tuple([(name, array.shape) for name, array in parts.items()])
+    return {**_missing(given), **parts}
+
+
+@lru_cache(256)
+def _missing(given: tuple[tuple[str, tuple[int, ...]], ...]) -> Mapping[str, Array]:
+    """Return the inputs that stand beside given ones of these shapes, all 0; calls share them."""
     counts = {"gpu": 0, "node": 0, "rack": 0, "pod": 0, "candidate": 0}
-    for name, array in parts.items():
-        for size, count in zip(INPUT_SIZES[name], array.shape, strict=True):
+    for name, shape in given:
+        for size, count in zip(INPUT_SIZES[name], shape, strict=True):
             if isinstance(size, str):
                 counts[size] = count
-    found = dict(parts)
-    for name, (rows, columns) in INPUT_SIZES.items():
-        if name not in found:
-            found[name] = _zeros(
-                counts[rows] if isinstance(rows, str) else rows,
-                counts[columns] if isinstance(columns, str) else columns,
-            )
+    found = dict[str, Array]()
+    for name in INPUT_SIZES.keys() - {name for name, _ in given}:
+        sizes = [counts[size] if isinstance(size, str) else size for size in INPUT_SIZES[name]]
+        found[name] = np.zeros(sizes, dtype=np.float32)
+        found[name].flags.writeable = False
     return found
 
 
-@lru_cache(64)
-def _zeros(row_count: int, column_count: int) -> Array:
-    """Return an input that says nothing; every call with its shape shares it."""
-    found = np.zeros((row_count, column_count), dtype=np.float32)
-    found.flags.writeable = False
-    return found
+@lru_cache(256)
+def _even_shares(node_count: int, gpu_count: int) -> Array:
+    """Return the part of each GPU in the mean of its node, for nodes of one size; see `_shares`."""
+    shares = np.eye(node_count, dtype=np.float32) / np.float32(gpu_count)
+    shares = np.repeat(shares, gpu_count, axis=1)
+    shares.flags.writeable = False
+    return shares
 
 
 class GraphTree:
@@ -89,6 +95,7 @@ class GraphTree:
             np.zeros((0, HIDDEN), dtype=np.float32) for _ in range(3)
         )
         self.cluster = np.zeros(HIDDEN, dtype=np.float32)
+        self._gpu_inputs = np.zeros((0, len(names.GPU_COLUMNS)), dtype=np.float32)
         self._pending = np.zeros(0, dtype=np.int64)
 
     def refresh(self, cluster: Cluster, spec_of: Callable[[JobId], JobSpec | None]) -> None:
@@ -120,7 +127,7 @@ class GraphTree:
             self._update_few(cluster, nodes)
         else:
             self._update_all(cluster, nodes)
-        self.cluster = self.pods.mean(axis=0)
+        self.cluster = np.add.reduce(self.pods, axis=0) / len(self.pods)
 
     def _grow(self, cluster: Cluster) -> None:
         missing = len(cluster) - len(self.nodes)
@@ -138,24 +145,21 @@ class GraphTree:
         blocks, rows = self._gpu_rows(cluster, nodes)
         answer = self._ask({names.GPUS: rows})
         self._put_gpus(nodes, blocks, answer[names.GPU_EMBEDDINGS])
-        means = self._gpu_means(nodes, blocks)
+        means = _gpu_means(blocks, answer[names.GPU_EMBEDDINGS], len(nodes))
         answer = self._ask({names.NODES: graph.node_rows(nodes), names.NODE_REST: means})
         self.nodes[nodes] = answer[names.NODE_EMBEDDINGS]
         racks = np.arange(len(self.racks))
         rest = _means(self.nodes, cluster.racks.ids[: len(cluster)], len(racks))
-        answer = self._ask({names.RACKS: graph.rack_rows(racks), names.RACK_REST: rest})
+        answer = self._ask({names.RACKS: graph.racks[racks], names.RACK_REST: rest})
         self.racks = answer[names.RACK_EMBEDDINGS]
         rest = _means(self.racks, graph.pod_ids, len(self.pods))
-        answer = self._ask({names.PODS: graph.pod_rows(), names.POD_REST: rest})
+        answer = self._ask({names.PODS: graph.pods, names.POD_REST: rest})
         self.pods = answer[names.POD_EMBEDDINGS]
 
     def _update_few(self, cluster: Cluster, nodes: NDArray[np.int64]) -> None:
         """Compute a few nodes again, with their racks and all pods, in one call."""
         graph = self.graph
         blocks, rows = self._gpu_rows(cluster, nodes)
-        owner = np.concatenate([np.repeat(at, size) for at, size in blocks])
-        shares = np.zeros((len(nodes), len(owner)), dtype=np.float32)
-        shares[owner, np.arange(len(owner))] = 1 / cluster.gpu_count[nodes[owner]]
         rack_of = cluster.racks.ids[: len(cluster)]
         racks = np.flatnonzero(np.bincount(rack_of[nodes]))  # each once, ascending
         node_shares, rack_rest = _shares(self.nodes, rack_of, racks, nodes)
@@ -164,13 +168,13 @@ class GraphTree:
         answer = self._ask(
             {
                 names.GPUS: rows,
-                names.GPU_SHARES: shares,
+                names.GPU_SHARES: _gpu_shares(blocks, len(nodes)),
                 names.NODES: graph.node_rows(nodes),
                 names.NODE_SHARES: node_shares,
-                names.RACKS: graph.rack_rows(racks),
+                names.RACKS: graph.racks[racks],
                 names.RACK_REST: rack_rest,
                 names.RACK_SHARES: rack_shares,
-                names.PODS: graph.pod_rows(),
+                names.PODS: graph.pods,
                 names.POD_REST: pod_rest,
             }
         )
@@ -180,35 +184,36 @@ class GraphTree:
         self.pods = answer[names.POD_EMBEDDINGS]
 
     def _gpu_rows(self, cluster: Cluster, nodes: NDArray[np.int64]) -> tuple[list[_Block], Array]:
-        """Return the GPUs of some nodes, kind by kind: which nodes each block has, and the rows."""
-        blocks, rows, kinds = list[_Block](), [], cluster.kind[nodes]
-        for kind in np.flatnonzero(np.bincount(kinds)).tolist():
-            at = np.flatnonzero(kinds == kind)
-            blocks.append((at, self.graph.kinds[kind].gpu_count))
-            rows.append(self.graph.gpu_rows(cluster, nodes[at], kind))
-        return blocks, rows[0] if len(rows) == 1 else np.concatenate(rows)
+        """Return the GPUs of some nodes, kind by kind: which nodes each block has, and the rows.
+
+        The next call overwrites the rows: fresh memory for every GPU would cost more than they do.
+        """
+        kinds, graph = cluster.kind[nodes], self.graph
+        counts = np.bincount(kinds)
+        present = np.flatnonzero(counts).tolist()
+        row_count = sum(int(counts[kind]) * graph.kinds[kind].gpu_count for kind in present)
+        if row_count > len(self._gpu_inputs):
+            self._gpu_inputs = np.empty((row_count, len(names.GPU_COLUMNS)), dtype=np.float32)
+        rows, blocks, begin = self._gpu_inputs[:row_count], list[_Block](), 0
+        for kind in present:
+            at = np.arange(len(nodes)) if len(present) == 1 else np.flatnonzero(kinds == kind)
+            size = graph.kinds[kind].gpu_count
+            graph.gpu_rows(cluster, nodes[at], kind, rows[begin : begin + len(at) * size])
+            blocks.append((at, size))
+            begin += len(at) * size
+        return blocks, rows
 
     def _put_gpus(self, nodes: NDArray[np.int64], blocks: list[_Block], answer: Array) -> None:
         """Store the embeddings of the GPUs of some nodes."""
-        begin = 0
-        for at, size in blocks:
-            each = answer[begin : begin + len(at) * size].reshape(len(at), size, HIDDEN)
-            where = as_index(nodes[at])
+        for at, each in _by_node(blocks, answer):
+            where, size = as_index(nodes[at]), each.shape[1]
             self.gpus[where, :size] = each
             if size < MAX_GPUS:
                 self.gpus[where, size:] = 0.0
-            begin += len(at) * size
-
-    def _gpu_means(self, nodes: NDArray[np.int64], blocks: list[_Block]) -> Array:
-        """Return the mean of the GPUs of some nodes: float32 [node, hidden]."""
-        means = np.empty((len(nodes), HIDDEN), dtype=np.float32)
-        for at, size in blocks:
-            means[at] = self.gpus[nodes[at], :size].mean(axis=1)
-        return means
 
     def _ask(self, parts: Mapping[str, Array]) -> Mapping[str, Array]:
         answer = self._model.ask(batch_of(parts))
-        if set(answer) < set(names.OUTPUT_SIZES):
+        if len(answer) < len(names.OUTPUT_SIZES):
             raise PolicyError(f"{self._model.name} answered only {', '.join(answer)}")
         return answer
 
@@ -219,6 +224,38 @@ class GraphTree:
             PolicyError: the model could not answer.
         """
         return self._ask({names.CANDIDATES: candidates, names.CONTEXT: context})[names.SCORE]
+
+
+def _by_node(blocks: list[_Block], gpus: Array) -> Iterator[tuple[NDArray[np.int64], Array]]:
+    """Yield each block's positions of nodes with its GPUs' embeddings: [node, gpu, hidden]."""
+    begin = 0
+    for at, size in blocks:
+        end = begin + len(at) * size
+        yield at, gpus[begin:end].reshape(len(at), size, HIDDEN)
+        begin = end
+
+
+def _gpu_means(blocks: list[_Block], gpus: Array, node_count: int) -> Array:
+    """Return the mean of the GPUs of each node: float32 [node, hidden]."""
+    means = np.empty((node_count, HIDDEN), dtype=np.float32)
+    for at, each in _by_node(blocks, gpus):
+        total = each[:, 0].copy()
+        for gpu in range(1, each.shape[1]):  # numpy's own mean takes four times as long
+            total += each[:, gpu]
+        means[at] = total / each.shape[1]
+    return means
+
+
+def _gpu_shares(blocks: list[_Block], node_count: int) -> Array:
+    """Return each GPU's part of the mean of its node: float32 [node, gpu]."""
+    if len(blocks) == 1:
+        return _even_shares(node_count, blocks[0][1])
+    parts, begin = [_even_shares(len(at), size) for at, size in blocks], 0
+    shares = np.zeros((node_count, sum(part.shape[1] for part in parts)), dtype=np.float32)
+    for (at, _), part in zip(blocks, parts, strict=True):
+        shares[at, begin : begin + part.shape[1]] = part
+        begin += part.shape[1]
+    return shares
 
 
 def _means(values: Array, group: NDArray[np.int64], count: int) -> Array:

@@ -90,12 +90,14 @@ class CheckedModel:
         if (name := _first_not_finite(inputs)) is not None:
             raise PolicyError(f"{name} {_verb(name, 'hold', 'holds')} NaN or infinity")
         answers = self._session.run(inputs)
-        for tensor, shape in outputs:
-            self._check_answer(answers.get(tensor.name), tensor, shape, sizes)
-        if (name := _first_not_finite(answers)) is not None:
+        found = {
+            tensor.name: self._checked(answers.get(tensor.name), tensor, shape, sizes)
+            for tensor, shape in outputs
+        }
+        if (name := _first_not_finite(found)) is not None:
             raise PolicyError(f"{self.name} answered NaN or infinity{self._where(name)}")
         self._note_time(self._clock() - began_s)
-        return {tensor.name: answers[tensor.name].reshape(shape) for tensor, shape in outputs}
+        return found
 
     def _form(self, inputs: Arrays) -> tuple[Mapping[str, int], Sequence[_Output]]:
         """Return the sizes of a batch and the shape of each output; remembers the last batches.
@@ -113,19 +115,22 @@ class CheckedModel:
             self._forms[key] = found
         return found
 
-    def _check_answer(
+    def _checked(
         self, answer: Array | None, tensor: Tensor, shape: tuple[int, ...], sizes: Mapping[str, int]
-    ) -> None:
-        """Check one output; a column, [n, 1], may stand for one of shape [n]."""
+    ) -> Array:
+        """Return one output in its shape; a column, [n, 1], may stand for one of shape [n]."""
         if answer is None:
             raise PolicyError(f"{self.name} gave no output {tensor.name!r}")
-        is_column = len(shape) == 1 and answer.shape == (*shape, 1)
-        if answer.dtype != tensor.dtype or not (answer.shape == shape or is_column):
-            batch = " and ".join(f"{sizes[symbol]} {symbol}s" for symbol in self.signature.batch)
-            raise PolicyError(
-                f"{self.name} answered {answer.dtype}{list(answer.shape)}{self._where(tensor.name)}"
-                f" to {batch}; want {tensor.describe(sizes)}"
-            )
+        if answer.dtype == tensor.dtype:
+            if answer.shape == shape:
+                return answer
+            if len(shape) == 1 and answer.shape == (*shape, 1):
+                return answer.reshape(shape)
+        batch = " and ".join(f"{sizes[symbol]} {symbol}s" for symbol in self.signature.batch)
+        raise PolicyError(
+            f"{self.name} answered {answer.dtype}{list(answer.shape)}{self._where(tensor.name)}"
+            f" to {batch}; want {tensor.describe(sizes)}"
+        )
 
     def _where(self, tensor_name: str) -> str:
         return f" in {tensor_name}" if len(self.signature.outputs) > 1 else ""
@@ -150,12 +155,9 @@ def _first_not_finite(arrays: Arrays) -> str | None:
     """Return the name of the first array that holds NaN or infinity; None: none does."""
     with np.errstate(over="ignore", invalid="ignore"):
         for name, array in arrays.items():
-            if not array.size:
-                continue
-            flat = array.reshape(-1)
             # One quick call for most arrays: NaN and infinity stay in a sum of squares. A sum that
             # is too large for float32 says nothing, so then each number is looked at.
-            if not isfinite(flat.dot(flat)) and not np.isfinite(flat).all():
+            if array.size and not isfinite(np.vdot(array, array)) and not np.isfinite(array).all():
                 return name
     return None
 

@@ -9,6 +9,7 @@ Page: docs/simulator/README.md.
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from math import inf
 
 from roost_engine.domain.errors import PolicyError
 from roost_engine.engine import EngineConfig
@@ -160,7 +161,8 @@ class Composition:
         """Return the engine's numbers, with those that define the policy.
 
         A policy whose first job has nodes reserved at once is plain Slurm, or a scheduler in its
-        place: there no job is pinned by Roost.
+        place: there no job is pinned by Roost. A gate lets jobs wait for as long as its authors
+        have it, or for ever.
         """
         gate = gate_part(self.gate)
         patience_s = default.patience_s if gate.patience_s is None else gate.patience_s
@@ -170,6 +172,7 @@ class Composition:
             default,
             patience_s=patience_s,
             passing=gate.passing,
+            gate_longest_s=inf,
             standing_pins=is_pinned,
             agents=max(default.agents, placement.agents),
             forwards=default.forwards and placement.forwards,

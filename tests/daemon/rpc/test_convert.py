@@ -116,7 +116,7 @@ def test_a_node_tells_what_is_wrong_with_its_probe(
     state: DaemonState, gpu_count: int, silent_s: float, problems: list[str]
 ) -> None:
     report = state.board.apply_hello(read_hello(hello("n1", gpu_count)), "stream")
-    state.board.apply_sample(report, sample(gpu_count=gpu_count))
+    state.board.apply_sample(report, sample(gpu_count=gpu_count), is_checked=True)
     assert isinstance(state.clock, ManualClock)
     state.clock.at_s += silent_s
 

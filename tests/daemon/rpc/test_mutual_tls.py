@@ -15,6 +15,9 @@ from prometheus_client import CollectorRegistry
 from tests.conftest import missing
 from tests.daemon.rpc.probes import hello
 from tests.daemon.rpc.served import ManualClock
+from tests.daemon.rpc.test_probe_clock import DAY_S, probe, samples_after
+from tests.daemon.rpc.test_probe_clock import clock as clock
+from tests.e2e.test_local_clock import Clock
 
 from roost_engine.domain.model import NodeName
 from roost_engine.engine import Engine, EngineConfig
@@ -212,3 +215,22 @@ async def test_a_node_learns_plans_for_itself_only(daemon: Daemon, folder: Path)
 
     assert not own.managed
     assert caught.value.code() is grpc.StatusCode.PERMISSION_DENIED
+
+
+@pytest.mark.nvml
+async def test_with_certificates_a_clock_ahead_is_no_matter_and_one_behind_their_making_is(
+    daemon: Daemon, folder: Path, clock: Clock, tmp_path: Path
+) -> None:
+    site = folder / "site"
+    options = ["--daemon", daemon.target, "--tls-ca", str(site / "ca.pem")]
+    options += ["--tls-cert", str(site / "n1.pem"), "--tls-key", str(site / "n1.key")]
+    clock.set(-DAY_S, 0.0)
+    async with probe(clock, tmp_path, *options) as log:
+        async with asyncio.timeout(30):
+            while "no stream to" not in log.read_text():  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+        assert not daemon.knows("n1")
+        clock.set(DAY_S, 0.0)  # as time synchronisation would, and then a day too far
+        before = await samples_after(daemon.state, 0)
+        clock.set(0, 0.0)
+        await samples_after(daemon.state, before)

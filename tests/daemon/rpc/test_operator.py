@@ -38,7 +38,9 @@ def cluster(served: Served) -> Served:
     greeting = hello("n1", minors=[2, 3, 0, 1], lanes={(0, 1): 4, (2, 3): 4})
     report = served.state.board.apply_hello(read_hello(greeting), "stream")
     served.feed(*served.emitted)
-    served.state.board.apply_sample(report, sample(sm_frac=floats(0.1, 0.2, 0.3, None)))
+    served.state.board.apply_sample(
+        report, sample(sm_frac=floats(0.1, 0.2, 0.3, None)), is_checked=True
+    )
     served.state.node_states[NodeName("n1")] = "idle"
     served.feed(JobQueued(at_s=100.0, job=builders.job("1", gpus=2, user_id=42)))
     return served

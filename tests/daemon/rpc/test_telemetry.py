@@ -23,6 +23,7 @@ from roost_proto.v1 import telemetry_pb2 as pb
 from roost_proto.v1 import telemetry_pb2_grpc
 from roostd.rpc import telemetry
 from roostd.rpc.limits import (
+    CHECKED_EVERY,
     HELLO_BURST_COUNT,
     LOG_BURST_COUNT,
     MOST_SILENT_STREAMS,
@@ -108,6 +109,24 @@ async def test_absurd_samples_never_reach_the_board(served: Served, value: float
 
     assert kept.sequence == 2
     assert served.count("roost_telemetry_rejected_total", reason="sm_frac") == 1
+
+
+async def test_absurd_values_are_noticed_read_or_not_and_then_each_is_checked(
+    served: Served,
+) -> None:
+    probe = Probe(served)
+    await probe.greet(hello())
+    await probe.say(sample(1))
+    for sequence in range(2, CHECKED_EVERY + 2):  # the last but one is checked in any case
+        await probe.say(sample(sequence, sm_frac=floats(0.5, -1.0, 0.5, 0.5)))
+
+    async with asyncio.timeout(5):
+        while served.count("roost_telemetry_rejected_total", reason="sm_frac") < 2:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    report = served.state.board.report(N1)
+    assert report is not None
+    assert report.sample is not None
+    assert report.sample.sequence == 1
 
 
 async def test_a_stream_that_says_nothing_is_ended_and_one_that_speaks_is_not(

@@ -63,15 +63,15 @@ def test_a_probe_without_gpus_takes_nothing_back(site: Site) -> None:
     site.greet()
     site.kinds()
     report = site.greet("no driver", hello("n1", gpu_count=0))
-    site.board.apply_sample(report, sample(gpu_count=0))
+    site.board.apply_sample(report, sample(gpu_count=0), is_checked=True)
     assert site.kinds() == []
     assert list(site.board.take_loads()) == []
 
 
 def test_the_load_of_the_newest_sample_is_taken_once(site: Site) -> None:
     report = site.greet()
-    site.board.apply_sample(report, sample(1, sm_frac=floats(0.1, 0.1, 0.1, 0.1)))
-    site.board.apply_sample(report, sample(2, sm_frac=floats(0.2, 0.3, 0.4, None)))
+    site.board.apply_sample(report, sample(1, sm_frac=floats(0.1, 0.1, 0.1, 0.1)), is_checked=True)
+    site.board.apply_sample(report, sample(2, sm_frac=floats(0.2, 0.3, 0.4, None)), is_checked=True)
     site.clock.at_s = 7.0
 
     (load,) = site.board.take_loads()
@@ -83,13 +83,13 @@ def test_the_load_of_the_newest_sample_is_taken_once(site: Site) -> None:
 
 
 def test_a_hello_forgets_the_load_of_the_session_before(site: Site) -> None:
-    site.board.apply_sample(site.greet(), sample())
+    site.board.apply_sample(site.greet(), sample(), is_checked=True)
     site.greet("restarted")
     assert list(site.board.take_loads()) == []
 
 
 def test_a_fresh_engine_is_told_links_and_load_of_a_node_that_slurm_names(site: Site) -> None:
-    site.board.apply_sample(site.greet(), sample())
+    site.board.apply_sample(site.greet(), sample(), is_checked=True)
     assert [type(event) for event in site.board.introduce(N1)] == [TopologySeen, LoadSeen]
     assert list(site.board.introduce(NodeName("n2"))) == []
 
@@ -100,9 +100,9 @@ def test_a_fault_is_told_once_by_gres_index_and_stays_though_later_samples_are_s
     report = site.greet(message=hello("n1", minors=[2, 3, 0, 1]))
     site.kinds()
 
-    site.board.apply_sample(report, broken_sample(0))
-    site.board.apply_sample(report, broken_sample(0))
-    site.board.apply_sample(report, sample())
+    site.board.apply_sample(report, broken_sample(0), is_checked=True)
+    site.board.apply_sample(report, broken_sample(0), is_checked=True)
+    site.board.apply_sample(report, sample(), is_checked=True)
 
     assert site.told == [GpuHealthChanged(at_s=0.0, name=N1, gpu_index=2, fault="XID 79")]
     assert report.faults == {2: "XID 79"}
@@ -111,7 +111,7 @@ def test_a_fault_is_told_once_by_gres_index_and_stays_though_later_samples_are_s
 def test_a_fault_outlives_a_new_stream_of_its_session_and_ends_with_another_session(
     site: Site,
 ) -> None:
-    site.board.apply_sample(site.greet("first"), broken_sample(1))
+    site.board.apply_sample(site.greet("first"), broken_sample(1), is_checked=True)
     site.told.clear()
 
     assert site.greet("reconnected").faults == {1: "XID 79"}
@@ -217,7 +217,24 @@ def test_a_gpu_that_is_switched_to_mig_gets_no_jobs_until_it_is_switched_back(si
 
 def test_mig_does_not_hide_another_fault(site: Site) -> None:
     report = site.greet("a", with_mig())
-    site.board.apply_sample(report, broken_sample(0))
+    site.board.apply_sample(report, broken_sample(0), is_checked=True)
     site.greet("b", with_mig(0))
     site.greet("c", with_mig())
     assert [fault for _, fault in health(site)] == ["XID 79"]
+
+
+def test_values_that_nobody_has_read_are_checked_when_they_are(site: Site) -> None:
+    report = site.greet()
+    site.board.apply_sample(report, sample(1, sm_frac=floats(0.1, 0.1, 0.1, 0.1)), is_checked=True)
+    bad = sample(2, sm_frac=floats(0.1, float("nan"), 0.1, 0.1))
+    site.board.apply_sample(report, bad, is_checked=False)
+
+    assert report.sample is not None
+    assert (report.sample.sequence, report.is_suspect) == (1, True)
+    (load,) = site.board.take_loads()
+    assert load.load[:, 0].tolist() == pytest.approx([0.1] * 4)
+
+    site.board.apply_sample(report, sample(3), is_checked=True)
+    assert not report.is_suspect
+    site.board.apply_sample(report, sample(4), is_checked=False)
+    assert report.sample.sequence == 4

@@ -12,7 +12,7 @@ from roostd.telemetry.probe_messages import check_sample, read_hello
 
 
 def report(message: pb.Hello, told: pb.Sample | None) -> NodeReport:
-    return NodeReport(read_hello(message), 0.0, sample=told)
+    return NodeReport(read_hello(message), 0.0, checked=told)
 
 
 def test_direct_lanes_are_shared_out_among_the_peers() -> None:

@@ -178,7 +178,7 @@ def test_many_equal_subsets_are_thinned_out_over_the_node() -> None:
 
 def test_neighbours_are_the_gpus_around_and_not_in_the_subset() -> None:
     """bridges(8): GPUs 0-3 on one socket; a bridge says nothing of a common switch."""
-    weights = LinkTable(bridges()).choice(0b00001111, 2).neighbours.get().reshape(-1, 3, 8)
+    weights = LinkTable(bridges()).choice(0b00001111, 2).neighbours.reshape(-1, 3, 8)
     switch, root, node = weights[0]  # of GPUs 0 and 1
     assert switch.sum() == 0
     np.testing.assert_allclose(root, np.array([0, 0, 1, 1, 0, 0, 0, 0]) / 2)
@@ -223,7 +223,7 @@ def test_one_subset_as_a_choice_is_the_choice_of_a_free_set_that_holds_no_other(
     assert (only.link_score, only.ideal_link_score) == (choice.link_score, choice.ideal_link_score)
     assert only.best_static_score == choice.best_static_score
     assert only.static.tolist() == choice.static.tolist()
-    assert only.neighbours.get().tolist() == choice.neighbours.get().tolist()
+    assert only.neighbours.tolist() == choice.neighbours.tolist()
 
 
 def test_one_subset_of_a_larger_free_set_scores_no_better_than_the_best() -> None:

@@ -63,7 +63,7 @@ def test_no_job_waits_longer_than_the_limit() -> None:
 
 def test_where_the_model_fails_the_offer_is_taken() -> None:
     faults = FaultLog()
-    slot = GateSlot(gate(nan), faults)
+    slot = GateSlot(gate(nan), faults, longest_s=100.0)
     assert slot.decide(offer(record(), RACK, 0.0)) == Allow()
     assert faults.counts["gate"] == 1
 

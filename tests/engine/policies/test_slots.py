@@ -14,6 +14,7 @@ from tests.engine.conftest import HarnessFactory
 from roost_engine.domain.actions import PolicyFailed
 from roost_engine.domain.config import EngineConfig
 from roost_engine.domain.errors import PolicyError
+from roost_engine.domain.events import JobStarted
 from roost_engine.domain.model import JobId
 from roost_engine.job_record import JobRecord, JobState
 from roost_engine.plugins.plugins import HEURISTICS, Policies
@@ -32,7 +33,7 @@ from roost_engine.policies.slots import RUN_TIMES, FaultLog
 from roost_engine.preemption.rules import DisplaceBy, widest_first
 from roost_engine.queue.orders import attained_service
 from roost_engine.scoring.heuristic import HeuristicScore
-from roost_engine.testing.builders import EngineHarness, bridges, job, node, placed
+from roost_engine.testing.builders import EngineHarness, bridges, job, node, placed, share
 from roost_formats.journal.codec import encode
 
 Sound = Callable[[], Any]
@@ -365,3 +366,47 @@ def test_a_verdict_is_taken_as_it_is(make_harness: HarnessFactory) -> None:
     harness = make_harness([node("a")], bridges(), policies=Policies(gate=Patient()))
     assert not placed(harness.queue(job("1")))
     assert harness.engine.fault_counts["gate"] == 0
+
+
+class Stubborn:
+    """A gate that lets every job wait, now for seconds and now for ever."""
+
+    name = "stubborn"
+
+    def __init__(self, waits_s: Sequence[float]) -> None:
+        self._waits_s, self.asked_s = waits_s, list[float]()
+
+    def decide(self, offer: Offer) -> GateVerdict:
+        self.asked_s.append(offer.at_s)
+        wait_s = self._waits_s[len(self.asked_s) % len(self._waits_s)]
+        return Defer(offer.at_s + wait_s, "waits for a better day")
+
+    def note(self, outcome: WaitEnded) -> None:
+        pass
+
+
+@given(
+    waits_s=st.lists(st.floats(0.5, 1e6) | st.just(inf), min_size=1, max_size=5),
+    longest_s=st.floats(1.0, 200.0),
+    queued_s=st.floats(0.0, 1e5),
+    freed_s=st.floats(0.0, 400.0),
+)
+def test_no_gate_lets_a_job_wait_for_longer_than_the_slot_allows(
+    waits_s: list[float], longest_s: float, queued_s: float, freed_s: float
+) -> None:
+    gate, config = Stubborn(waits_s), EngineConfig(gate_longest_s=longest_s)
+    harness = EngineHarness([node("a")], config=config, policies=Policies(gate=gate))
+    harness.feed(JobStarted(at_s=queued_s, job_id=JobId("0"), shares=(share("a", *range(8)),)))
+    assert not placed(harness.queue(job("1")))
+    harness.advance(queued_s + freed_s)
+    # At the end of its longest wait, or as soon as there is an offer after that.
+    due_s = max(queued_s + longest_s, queued_s + freed_s)
+    actions = [*harness.end("0"), *harness.advance(due_s)]
+    assert list(placed(actions)) == ["1"]
+    assert gate.asked_s[-1] == due_s
+    assert harness.engine.fault_counts["gate"] == 1
+    (failed,) = (action for action in actions if isinstance(action, PolicyFailed))
+    assert failed.reason == (
+        "stubborn lets job 1 wait on for 'waits for a better day', after the"
+        f" {longest_s:g} s that engine.gate_longest_s allows"
+    )

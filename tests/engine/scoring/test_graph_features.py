@@ -56,13 +56,13 @@ def test_racks_and_pods_sum_their_nodes() -> None:
     cluster = cluster_of([[0, 0], [0]])
     cluster.hold(JobId("1"), [share("n0-0", *range(8)), share("n1-0", *range(4))])
     graph = fresh(cluster)
-    racks = dict(zip(RACK_COLUMNS, graph.rack_rows(np.array([0, 1])).T.tolist(), strict=True))
+    racks = dict(zip(RACK_COLUMNS, graph.racks.T.tolist(), strict=True))
     assert racks["free_frac"] == [0.5, 0.5]
     assert racks["idle_frac"] == [0.5, 0]
     across = talks(None, 12).across_frac
     assert racks["crossing_frac"][1] == pytest.approx(across / (1 + across))
     assert graph.pod_count == 2
-    assert graph.pod_rows()[:, 0].tolist() == [0.5, 0.5]
+    assert graph.pods[:, 0].tolist() == [0.5, 0.5]
 
 
 def test_racks_without_a_pod_are_in_one() -> None:
@@ -92,9 +92,8 @@ def test_incremental_features_equal_those_from_scratch(seed: int, steps: int) ->
     again = fresh(cluster)
     every = np.arange(len(cluster))
     assert np.array_equal(graph.node_rows(every), again.node_rows(every))
-    racks = np.arange(len(graph.pod_ids))
-    assert np.array_equal(graph.rack_rows(racks), again.rack_rows(racks))
-    assert np.array_equal(graph.pod_rows(), again.pod_rows())
+    assert np.array_equal(graph.racks, again.racks)
+    assert np.array_equal(graph.pods, again.pods)
     for kind in range(len(cluster.tables)):
         nodes = np.flatnonzero(cluster.kind[: len(cluster)] == kind)
         if len(nodes):
@@ -108,7 +107,7 @@ def test_every_number_is_a_fraction(seed: int) -> None:
     cluster = cluster_of([[0, 1, 2], [2]])
     occupy(cluster, np.random.default_rng(seed), 8)
     graph = fresh(cluster)
-    parts = [graph.node_rows(np.arange(4)), graph.rack_rows(np.array([0, 1])), graph.pod_rows()]
+    parts = [graph.node_rows(np.arange(4)), graph.racks, graph.pods]
     for kind in np.unique(cluster.kind[:4]).tolist():
         nodes = np.flatnonzero(cluster.kind[:4] == kind)
         parts.append(graph.gpu_rows(cluster, nodes, kind))

@@ -192,8 +192,8 @@ def sample_of(question: ScoreQuestion, graph: ClusterGraph, chosen: Indices, cos
     return Sample(
         gpus=gpus,
         nodes=graph.node_rows(np.arange(count)),
-        racks=graph.rack_rows(np.arange(rack_count)),
-        pods=graph.pod_rows(),
+        racks=graph.racks[:rack_count],
+        pods=graph.pods,
         node_of_gpu=node_of_gpu,
         rack_of_node=cluster.racks.ids[:count].copy(),
         pod_of_rack=graph.pod_ids.copy(),

@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 from roost_train.environments.decision_run import Choices, DecisionRun, Seen
 from roost_train.environments.decisions import Decision, DecisionBatch, Trial
 from roost_train.improvement.exploration import forced_action
+from roost_train.networks.dense_selector import DenseSelector
 from roost_train.networks.policy_net import PolicyNet
-from roost_train.networks.selector_net import masked_logs
+from roost_train.networks.selector_net import SelectorNet, masked_logs
 
 _ACTION_STREAM = 41  # keeps the draws of actions apart from those of episodes
 
@@ -21,7 +22,7 @@ class SelectorAgent:
     Each episode has draws of its own, so that its actions do not depend on those played beside it.
 
     Args:
-        net: the policy.
+        net: the policy; what it learns later is not seen.
         draw_seed: of the actions, beside the episode's; None: the best one is taken, ties by
             position.
         explore_frac: how often a draw is replaced by the action that mends a bad state.
@@ -32,7 +33,8 @@ class SelectorAgent:
     def __init__(
         self, net: PolicyNet, draw_seed: int | None = None, explore_frac: float = 0.0
     ) -> None:
-        self._net, self._draw_seed, self._explore_frac = net, draw_seed, explore_frac
+        self._ranks = DenseSelector(net) if isinstance(net, SelectorNet) else net
+        self._draw_seed, self._explore_frac = draw_seed, explore_frac
         self._rngs: dict[int, np.random.Generator] = {}
 
     def __call__(
@@ -46,27 +48,27 @@ class SelectorAgent:
         """Return the log-probability of each action of each decision: [job + 1], -inf masked."""
         batch = DecisionBatch.of(
             [
-                Decision(one.seen.jobs, one.seen.cluster, one.mask, int(np.argmax(one.mask)))
+                Decision(one.seen.jobs, one.seen.cluster, one.mask, int(one.mask.argmax()))
                 for one in choices
             ]
         )
         with torch.inference_mode():
-            logs = masked_logs(self._net(batch.jobs, batch.cluster), batch.mask).numpy()
+            logs = masked_logs(self._ranks(batch.jobs, batch.cluster), batch.mask).double().numpy()
         return [
-            np.append(line[: one.none], line[-1]).astype(np.float64)
+            np.concatenate((line[: one.none], line[-1:]))
             for line, one in zip(logs, choices, strict=True)
         ]
 
     def draw(self, run: DecisionRun, choices: Choices[Seen], logs: NDArray[np.float64]) -> int:
         """Return an action of a run by the log-probabilities of its decision."""
         if self._draw_seed is None:
-            return int(np.argmax(logs))
+            return int(logs.argmax())
         if self._explore_frac:
             forced = forced_action(choices.seen.jobs, choices.mask)
             if forced is not None and self.rng_of(run).random() < self._explore_frac:
                 return forced
-        sums = np.cumsum(np.exp(logs))
-        drawn = int(np.searchsorted(sums, self.rng_of(run).random() * sums[-1], side="right"))
+        sums = np.exp(logs).cumsum()
+        drawn = int(sums.searchsorted(self.rng_of(run).random() * sums[-1], side="right"))
         # Rounding could lead behind the last action that has a probability.
         return min(drawn, int(np.flatnonzero(logs > -np.inf)[-1]))
 

@@ -161,11 +161,11 @@ async def test_the_newest_load_is_given_before_a_decision_and_only_then() -> Non
     async with site.turning():
         await site.tell(seen())
         report = board.apply_hello(read_hello(hello("n1")), "stream")
-        board.apply_sample(report, sample(1))
+        board.apply_sample(report, sample(1), is_checked=True)
         await site.tell(seen("n2"))
         assert "LoadSeen" not in site.kinds()
 
-        board.apply_sample(report, sample(2))
+        board.apply_sample(report, sample(2), is_checked=True)
         await site.tell(queued())
 
     assert site.kinds()[-2:] == ["LoadSeen", "JobQueued"]

@@ -76,7 +76,7 @@ class Site:
             column = uints(*each) if used is not None else uints(*[None] * 4)
             message = sample(1, 4)
             message.memory_used_bytes.CopyFrom(column)
-            self.board.apply_sample(self.report, message)
+            self.board.apply_sample(self.report, message, is_checked=True)
             self.meter.poll()
         engine.step(JobEnded(at_s=self.clock.at_s, job_id=job_id))
         self.clock.at_s += 30.0

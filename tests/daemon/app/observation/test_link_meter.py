@@ -71,7 +71,7 @@ class Site:
             self.clock.at_s += 1.0
             for report in self.reports.values():
                 columns = {name: floats(*[rate] * 4) for name, rate in rates.items()}
-                self.board.apply_sample(report, sample(1, 4, **columns))
+                self.board.apply_sample(report, sample(1, 4, **columns), is_checked=True)
             self.meter.poll()
 
 

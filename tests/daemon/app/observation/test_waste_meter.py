@@ -56,7 +56,9 @@ class Site:
         for _ in range(duration_s):
             self.clock.at_s += 1.0
             if sm_fracs:
-                self.board.apply_sample(self.report, sample(1, 4, sm_frac=floats(*sm_fracs)))
+                self.board.apply_sample(
+                    self.report, sample(1, 4, sm_frac=floats(*sm_fracs)), is_checked=True
+                )
             self.meter.poll()
 
     def sums(self, user_id: int | None) -> Seconds:
