@@ -260,16 +260,17 @@ class Engine:
 
     def _serve(self, at_s: float, actions: list[Action]) -> None:
         """Offer GPUs to the jobs that wait, now that the queue or a node has changed."""
-        queue, config = self._table.queue, self.config
-        can_try = config.window_count > 0 and (queue.is_stirred or self._free.freed)
+        queue = self._table.queue
+        can_try = self.config.window_count > 0 and (queue.is_stirred or self._free.freed)
         if can_try and queue.begin_pass(self.cluster, self.policies.candidates, at_s):
-            self._pass.run(at_s, actions, config.window_count)
+            # Read again: an order that steers the engine may have opened or closed the queue.
+            self._pass.run(at_s, actions, self.config.window_count)
         if self.seating is not None:
             put = partial(self._pass.place, at_s=at_s, actions=actions)
             self.seating.place(self._pass.reserved, at_s, put)
             self.seating.separate(self._pass.reserved, at_s, actions)
         for job_id, group in queue.end_pass():
-            report_group(self._table.jobs[job_id], group, config.hand_over_s, actions)
+            report_group(self._table.jobs[job_id], group, self.config.hand_over_s, actions)
 
     def _apply(self, event: Event, actions: list[Action]) -> None:
         match event:  # frequent events first: cases are compared from the top
