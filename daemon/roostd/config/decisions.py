@@ -160,7 +160,7 @@ class EngineSection(Section):
         default=6, description="after this many refusals in a row the job is released to Slurm"
     )
     gate_longest_s: Annotated[Seconds, Field(ge=1)] = Field(
-        default=7 * 86_400.0,
+        default=30 * 86_400.0,
         description="a job that has waited this long takes what it is offered, whatever the gate"
         " answers; more than gate.longest_s",
     )

@@ -58,7 +58,7 @@ class EngineConfig:
     refusal_backoff_s: float = 2.0
     refusal_limit: int = 6
     hand_over_s: float = 30.0
-    gate_longest_s: float = 7 * 86_400.0
+    gate_longest_s: float = 30 * 86_400.0
     window_count: int = 1000
     ended_job_count: int = 1000
     standing_pins: bool = False

@@ -161,8 +161,7 @@ class Composition:
         """Return the engine's numbers, with those that define the policy.
 
         A policy whose first job has nodes reserved at once is plain Slurm, or a scheduler in its
-        place: there no job is pinned by Roost. A gate lets jobs wait for as long as its authors
-        have it, or for ever.
+        place: there no job is pinned by Roost.
         """
         gate = gate_part(self.gate)
         patience_s = default.patience_s if gate.patience_s is None else gate.patience_s
@@ -172,7 +171,7 @@ class Composition:
             default,
             patience_s=patience_s,
             passing=gate.passing,
-            gate_longest_s=inf,
+            gate_longest_s=inf if gate.waits_for_ever else default.gate_longest_s,
             standing_pins=is_pinned,
             agents=max(default.agents, placement.agents),
             forwards=default.forwards and placement.forwards,

@@ -42,6 +42,7 @@ class GatePart:
         numbers: of a gate that roostd has too: the engine's plug-ins make it from them, in place of
             `build`.
         model: the file of a trained gate, which decides in place of `build`.
+        waits_for_ever: whether the engine's limit on waits does not hold for it.
     """
 
     source: str
@@ -52,6 +53,7 @@ class GatePart:
     asks_speed: bool = False
     numbers: GateNumbers = None
     model: Path | None = None
+    waits_for_ever: bool = False
 
 
 def _waits(timer_s: float) -> GatePart:
@@ -137,6 +139,7 @@ GATES: Mapping[str, GatePart] = {
     "always-wait": GatePart(
         source="takes only the closest tier that the job could ever have",
         build=lambda information: always_wait(),
+        waits_for_ever=True,
     ),
 }
 
