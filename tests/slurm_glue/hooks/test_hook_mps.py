@@ -9,7 +9,7 @@ import pytest
 from tests.conftest import open_folder
 from tests.slurm_glue.hooks.test_hooks import World
 
-from roost_slurm.hooks import hook_mps
+from roost_slurm.hooks import hook_mps, hooks
 from roost_slurm.hooks.hook_mps import Mps
 from roost_slurm.hooks.hooks import HookName
 
@@ -53,6 +53,7 @@ class Node:
 @pytest.fixture
 def node(monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
     monkeypatch.setattr(hook_mps, "TIMEOUT_S", 10.0)  # a busy machine
+    monkeypatch.setattr(hooks, "DEADLINE_S", 60.0)
     with open_folder() as folder:
         yield Node(folder)
 
