@@ -259,7 +259,7 @@ def _unpin(args: argparse.Namespace) -> int:
 
 
 def _shown_config() -> str:
-    from roost_slurm.guards import command_run
+    from roost_slurm import command_run
     from roost_slurm.text import commands
 
     return command_run.answer_of(commands.show_config(), timeout_s=30.0)

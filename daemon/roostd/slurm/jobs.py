@@ -26,8 +26,7 @@ from roost_slurm.text.tres import (
 from roost_slurm.text.versions import Traits
 from roostd.config.config import Mode
 from roostd.slurm.comment import JobComment, parse_comment
-from roostd.slurm.request import pinned_indices, pinned_seat, spelled_requests
-from roostd.slurm.rules.limits import (
+from roostd.slurm.limits import (
     LONGEST_REASON,
     MOST_CPUS_PER_NODE,
     MOST_FEATURES,
@@ -37,6 +36,7 @@ from roostd.slurm.rules.limits import (
     MOST_NODES,
     MOST_SHAPES,
 )
+from roostd.slurm.request import pinned_indices, pinned_seat, spelled_requests
 
 NO_GPUS = "asks for no GPUs"
 NOT_SPELLED = "Slurm's record of it shows no GPUs as Slurm writes them, gres:gpu:2 or gres/gpu:2"

@@ -13,6 +13,7 @@ from roost_slurm.text.squeue import QueuedJob, SlurmJobState
 from roost_slurm.text.stamp import parse_stamp
 from roostd.slurm.array_limits import ArrayLimits
 from roostd.slurm.jobs import NO_GPUS, NO_LEASE, RELEASED, JobReader, Unmanaged
+from roostd.slurm.limits import LONGEST_REASON
 from roostd.slurm.port import QueueSnapshot
 from roostd.slurm.queue_view import (
     Life,
@@ -27,7 +28,6 @@ from roostd.slurm.queue_view import (
 from roostd.slurm.request import shares_of
 from roostd.slurm.reserved_gpus import Poll, ReservedGpus, job_id_of, reserved_gpus
 from roostd.slurm.rules.held_back import HoldingBack, is_pinned_comment
-from roostd.slurm.rules.limits import LONGEST_REASON
 
 LEFT_BY_LIMIT = "left to Slurm, which holds it back"
 HELD = "; it is held"  # ends the reason of a job that is left to Slurm, while it is

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
-from roost_slurm.guards.command_run import RunCommand, before_deadline, run_command
+from roost_slurm.command_run import RunCommand, before_deadline, run_command
 from roost_slurm.hooks import heartbeat
 from roost_slurm.text import commands
 from roost_slurm.text.commands import Argv

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from roost_slurm.guards.command_run import RunCommand, before_deadline, run_command
+from roost_slurm.command_run import RunCommand, before_deadline, run_command
 from roost_slurm.guards.orphaned_pins import MOST_JOBS
 from roost_slurm.hooks import heartbeat
 from roost_slurm.text import commands

@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from roost_slurm.guards.command_run import answer_of
+from roost_slurm.command_run import answer_of
 from roost_slurm.migrate.migrate import Stage, Step, parse_nodes, plan
 from roost_slurm.migrate.migrate_files import (
     MigrateError,

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from roost_slurm import cli
-from roost_slurm.guards import command_run
+from roost_slurm import cli, command_run
 from roost_slurm.guards.orphaned_pins import MOST_JOBS, is_roostd_gone, unpin_orphans
 from roost_slurm.hooks import heartbeat
 from roost_slurm.hooks.heartbeat import Heartbeat

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 from tests.slurm_glue.guards.test_orphaned_pins import NOW_S, beat, line
 
-from roost_slurm.guards import command_run, seat_guards
+from roost_slurm import command_run
+from roost_slurm.guards import seat_guards
 from roost_slurm.guards.seat_guards import guard_seats
 from roost_slurm.text.commands import Argv
 

@@ -18,7 +18,7 @@ from roost_slurm.text.stamp import Stamp
 from roostd.slurm import jobs
 from roostd.slurm.comment import parse_comment
 from roostd.slurm.jobs import Unmanaged
-from roostd.slurm.rules.limits import (
+from roostd.slurm.limits import (
     LONGEST_REASON,
     MOST_CPUS_PER_NODE,
     MOST_FEATURES,

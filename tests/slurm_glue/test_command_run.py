@@ -3,7 +3,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from roost_slurm.guards.command_run import (
+from roost_slurm.command_run import (
     DEADLINE_S,
     NoAnswer,
     answer_of,
