@@ -21,10 +21,8 @@ class ModesClient:
         self, partition: str, mode: operator_pb2.Mode.ValueType, by: str
     ) -> pb.SetModeResponse:
         """Change the mode of a partition."""
-        request, setting = (
-            pb.SetModeRequest(partition=partition, mode=mode, by=by),
-            "--admin or ROOST_ADMIN",
-        )
+        request = pb.SetModeRequest(partition=partition, mode=mode, by=by)
+        setting = "--admin or ROOST_ADMIN"
         return called(self._stub.SetMode, request, self._address, self._timeout_s, setting)
 
 
