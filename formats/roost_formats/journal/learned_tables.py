@@ -14,12 +14,13 @@ import numpy as np
 
 from roost_engine.domain.errors import JournalError
 from roost_engine.domain.model import JobId
-from roost_engine.prediction import history, speed
-from roost_engine.prediction.history import HistoryState
-from roost_engine.prediction.history_kinds import KindSums, WatchedRun
+from roost_engine.prediction import speed
 from roost_engine.prediction.predictors import PredictorsState
-from roost_engine.prediction.run_times import BAND_COUNT
-from roost_engine.prediction.speed import SeenRuns, SpeedState
+from roost_engine.prediction.run_time import history
+from roost_engine.prediction.run_time.history import HistoryState
+from roost_engine.prediction.run_time.history_kinds import KindSums, WatchedRun
+from roost_engine.prediction.run_time.run_times import BAND_COUNT
+from roost_engine.prediction.speed.speed_predictor import SeenRuns, SpeedState
 from roost_formats.journal.codec import decode, encode
 from roost_formats.journal.records import TableKey
 
