@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roost_engine.domain.errors import ProbeError
-from roost_engine.domain.events import LOAD_COLUMNS
 from roost_engine.domain.model import GpuUuid, NodeName
 from roost_engine.domain.topology import Level, Link, LinkMatrix
 from roost_proto.v1 import telemetry_pb2 as pb

@@ -56,7 +56,7 @@ async def test_it_rests_for_seconds_and_polls_by_itself(
     monkeypatch.setattr(module, "INTERVAL_S", 0.0)
     task = asyncio.create_task(collector.run())
     async with asyncio.timeout(60.0):
-        while not gc.isenabled():
+        while not gc.isenabled():  # noqa: ASYNC110  nothing tells of it
             await asyncio.sleep(0)
     task.cancel()
 

@@ -48,8 +48,8 @@ def test_one_direction_that_the_driver_reports_is_the_load_and_an_unknown_gpu_st
     )
     load = read_load(told, (0, 1, 2, 3))
     assert load.dtype == np.float32
-    np.testing.assert_array_equal(load[:, 2], np.float32([1.0, 2.0, 3.0, 4.0]))
-    summed = np.float32([16777216.0, np.nan, np.nan, 0.1])
+    np.testing.assert_array_equal(load[:, 2], [1.0, 2.0, 3.0, 4.0])
+    summed = np.array([16777216.0, np.nan, np.nan, 0.1], dtype=np.float32)
     np.testing.assert_array_equal(load[:, 3], summed)
 
 

@@ -85,7 +85,16 @@ class Read(Generic[Stream]):
         heard_s: when the last message was read, by the event loop's clock.
     """
 
-    __slots__ = ("_context", "_coroutine", "_left", "_read", "_reads", "_stream", "_timer", "heard_s")
+    __slots__ = (
+        "_context",
+        "_coroutine",
+        "_left",
+        "_read",
+        "_reads",
+        "_stream",
+        "_timer",
+        "heard_s",
+    )
 
     def __init__(self, reads: GatheredReads[Stream], context: Context, stream: Stream) -> None:
         self._reads, self._context = reads, context
