@@ -45,6 +45,7 @@ _log = structlog.get_logger(__name__)
 # After so many events, or so much CPU time, the other tasks may run, among them the gRPC services.
 _TURN_EVENTS = 200
 _TURN_S = 0.005
+_LOADS_TURN_S = 0.001  # an answer to an agent takes some eight turns
 _LOADS_FRAC = 0.15  # of the time, for which load is read where that takes more than a turn
 
 
@@ -149,10 +150,10 @@ class DecisionLoop:
             self._events.append(Tick(at_s=now_s))
         batch = [self._events.popleft() for _ in range(min(len(self._events), _TURN_EVENTS))]
         self._metrics.queue_length.set(len(self._events))
-        end_s = time.thread_time() + _TURN_S
-        if self._may_place(batch) and not self._read_loads(now_s, end_s):
+        if self._may_place(batch) and not self._read_loads(now_s):
             self._events.extendleft(reversed(batch))
             return
+        end_s = time.thread_time() + _TURN_S
         for place, event in enumerate(batch):
             if place and time.thread_time() > end_s:
                 self._events.extendleft(reversed(batch[place:]))
@@ -161,13 +162,8 @@ class DecisionLoop:
             while self._awaited and self._awaited[0][0] is event:
                 self._awaited.popleft()[1].set()
 
-    def _read_loads(self, now_s: float, end_s: float) -> bool:
-        """Report new load to the engine until `end_s`; return whether all is reported.
-
-        Args:
-            now_s: engine time.
-            end_s: CPU time of this thread.
-        """
+    def _read_loads(self, now_s: float) -> bool:
+        """Report new load to the engine for a turn; return whether all is reported."""
         if self._loads is None:
             if now_s < self._loads_due_s:
                 return True
@@ -175,13 +171,13 @@ class DecisionLoop:
         began_s, is_whole = time.thread_time(), True
         for load in self._loads:
             self._step(load)
-            if time.thread_time() > end_s:
+            if time.thread_time() > began_s + _LOADS_TURN_S:
                 is_whole = False
                 break
         self._loads_cost_s += time.thread_time() - began_s
         if is_whole:
             self._loads = None
-            if self._loads_cost_s > _TURN_S:
+            if self._loads_cost_s > _LOADS_TURN_S:
                 self._loads_due_s = now_s + self._loads_cost_s / _LOADS_FRAC
         return is_whole
 

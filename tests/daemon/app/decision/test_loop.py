@@ -185,7 +185,7 @@ def send_samples(site: Site, count: int, number: int) -> None:
 async def test_the_load_of_many_nodes_takes_many_turns_and_a_decision_waits_for_all_of_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(loop, "_TURN_S", 0.0)
+    monkeypatch.setattr(loop, "_LOADS_TURN_S", 0.0)
     site = Site()
     send_samples(site, 3, 1)
     site.loop.put(queued())
@@ -200,7 +200,7 @@ async def test_the_load_of_many_nodes_takes_many_turns_and_a_decision_waits_for_
 async def test_load_that_took_long_to_read_is_not_read_again_for_a_while(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(loop, "_TURN_S", 0.0)
+    monkeypatch.setattr(loop, "_LOADS_TURN_S", 0.0)
     site = Site()
     for number, at_s in enumerate((100.0, 100.0, 200.0), 1):
         site.parts.clock.at_s = at_s
@@ -215,7 +215,7 @@ async def test_load_that_took_long_to_read_is_not_read_again_for_a_while(
 async def test_load_of_a_node_that_goes_while_it_is_read_is_left_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(loop, "_TURN_S", 0.0)
+    monkeypatch.setattr(loop, "_LOADS_TURN_S", 0.0)
     site = Site()
     send_samples(site, 2, 1)
     site.loop.put(queued())
@@ -229,7 +229,7 @@ async def test_load_of_a_node_that_goes_while_it_is_read_is_left_out(
 async def test_load_that_was_not_read_before_a_new_engine_began_is_read_by_that(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(loop, "_TURN_S", 0.0)
+    monkeypatch.setattr(loop, "_LOADS_TURN_S", 0.0)
     site = Site()
     send_samples(site, 2, 1)
     site.loop.put(queued())
