@@ -243,7 +243,7 @@ DATED = (
         order="las",
         placement="tight-gangs",
         gate="uplink-delay",
-        preemption="las-closer-moves:lease_s=360",
+        preemption="las-closer-moves:360",
     ),
     Composition(
         name="roost-no-preemption-2026-11",

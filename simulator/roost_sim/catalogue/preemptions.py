@@ -1,7 +1,7 @@
 """Preemption rules by name: which running jobs are preempted for a waiting job.
 
 Definitions: docs/simulator/policies.md. The name of a rule with a lease that roostd has too may
-carry another lease, as in `las-closer-moves:lease_s=360`.
+carry another lease in seconds, as in `las-closer-moves:360`.
 """
 
 from collections.abc import Callable, Mapping
@@ -220,7 +220,7 @@ def preemption_part(name: str) -> PreemptionPart:
     def numbers(information: PolicyInformation) -> PreemptionNumbers:
         found = None if usual is None else usual(information)
         if not isinstance(found, LasMovesConfig | LearnedMovesConfig | LeasesConfig):
-            raise LeaseError(f"{name}: rule {kind} has no lease_s to replace")
+            raise LeaseError(f"{name}: rule {kind} has no lease to replace")
         return replace(found, lease_s=lease_s)
 
     numbers(PolicyInformation(work_s={}, seed=0))
@@ -229,11 +229,10 @@ def preemption_part(name: str) -> PreemptionPart:
 
 
 def _lease_s(name: str, text: str) -> float:
-    key, _, value = text.partition("=")
     try:
-        lease_s = float(value)
+        lease_s = float(text)
     except ValueError as error:
-        raise LeaseError(f"{name}: want lease_s=SECONDS, got {text!r}") from error
-    if key != "lease_s" or not 0 < lease_s < inf:
-        raise LeaseError(f"{name}: want lease_s=SECONDS, above 0, got {text!r}")
+        raise LeaseError(f"{name}: want seconds after the colon, got {text!r}") from error
+    if not 0 < lease_s < inf:
+        raise LeaseError(f"{name}: want seconds above 0 after the colon, got {text!r}")
     return lease_s

@@ -52,7 +52,7 @@ def test_migration_keeps_a_rules_judgement_of_plans() -> None:
 
 @pytest.mark.parametrize("kind", ["las-moves", "las-closer-moves", "learned-moves", "leases"])
 def test_a_name_may_carry_another_lease(kind: str) -> None:
-    part = preemption_part(f"{kind}:lease_s=900")
+    part = preemption_part(f"{kind}:900")
     assert part.numbers is not None
     assert getattr(part.numbers(NO_INFORMATION), "lease_s", None) == 900.0
     assert part.build(NO_INFORMATION).lease_s(waiting(job("1"))) == 900.0
@@ -63,11 +63,12 @@ def test_a_name_may_carry_another_lease(kind: str) -> None:
 @pytest.mark.parametrize(
     ("name", "problem"),
     [
-        ("las-moves:lease=9", "las-moves:lease=9: want lease_s=SECONDS, above 0, got 'lease=9'"),
-        ("las-moves:lease_s=no", "las-moves:lease_s=no: want lease_s=SECONDS, got 'lease_s=no'"),
-        ("leases:lease_s=inf", "leases:lease_s=inf: want lease_s=SECONDS, above 0"),
-        ("leases:lease_s=nan", "leases:lease_s=nan: want lease_s=SECONDS, above 0"),
-        ("srsf:lease_s=9", "srsf:lease_s=9: rule srsf has no lease_s to replace"),
+        ("las-moves:long", "las-moves:long: want seconds after the colon, got 'long'"),
+        ("las-moves:", "las-moves:: want seconds after the colon, got ''"),
+        ("leases:inf", "leases:inf: want seconds above 0 after the colon, got 'inf'"),
+        ("leases:nan", "leases:nan: want seconds above 0 after the colon, got 'nan'"),
+        ("leases:0", "leases:0: want seconds above 0 after the colon, got '0'"),
+        ("srsf:9", "srsf:9: rule srsf has no lease to replace"),
     ],
 )
 def test_a_lease_that_cannot_be_used_is_refused(name: str, problem: str) -> None:
