@@ -34,7 +34,9 @@ def add_install(parser: argparse.ArgumentParser) -> None:
         help="what `roost-slurm config --out FOLDER` made: hooks, roost.conf, job_submit.lua",
     )
     _add_places(parser)
-    parser.add_argument("--plan", action="store_true", help="say what would be written; write nothing")
+    parser.add_argument(
+        "--plan", action="store_true", help="say what would be written; write nothing"
+    )
     parser.add_argument("--force", action="store_true", help="replace files that differ")
     parser.set_defaults(run=run_install)
 
