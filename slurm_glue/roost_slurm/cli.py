@@ -19,6 +19,7 @@ from roost_slurm.version_option import ShowVersion
 
 DIFFERENT = MISSING = 1
 BAD_INPUT = 2
+MOST_DAYS = 36_500
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -195,11 +196,11 @@ def _add_certs(certs: argparse.ArgumentParser) -> None:
         "--domain", default="", help="each node's certificate also names NODE.DOMAIN"
     )
     certs.add_argument(
-        "--days", type=int, default=DAYS, help="how long they are valid (default %(default)s)"
+        "--days", type=_days, default=DAYS, help="how long they are valid (default %(default)s)"
     )
     certs.add_argument(
         "--renew-before",
-        type=int,
+        type=_days,
         default=RENEW_BEFORE_DAYS,
         metavar="DAYS",
         help="certificates that expire earlier are made again (default %(default)s)",
@@ -208,6 +209,12 @@ def _add_certs(certs: argparse.ArgumentParser) -> None:
         "--revoke", metavar="NODE", help="add this node's certificate to revoked.txt"
     )
     certs.add_argument("--check", action="store_true", help="list what expires; change nothing")
+
+
+def _days(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= MOST_DAYS:
+        raise argparse.ArgumentTypeError(f"{text}: want 1 to {MOST_DAYS} days")
+    return int(text)
 
 
 def _certs(args: argparse.Namespace) -> int:
@@ -292,12 +299,15 @@ def _config(args: argparse.Namespace) -> int:
 
 
 def _check(args: argparse.Namespace) -> int:
-    from roost_slurm.site import site_check
+    from roost_slurm.site import conf_text, site_check
 
     try:
-        text = args.file.read_text(encoding="utf-8") if args.file else _shown_config()
+        text = conf_text.read_conf(args.file) if args.file else _shown_config()
         findings = site_check.check(text, uses_models=args.models)
-    except (OSError, ValueError, subprocess.SubprocessError) as error:
+    except OSError as error:
+        print(f"roost-slurm check: {args.file or 'scontrol'}: {error.strerror}", file=sys.stderr)
+        return BAD_INPUT
+    except (ValueError, subprocess.SubprocessError) as error:
         print(f"roost-slurm check: {error}", file=sys.stderr)
         return BAD_INPUT
     for finding in findings:
@@ -321,7 +331,8 @@ def _unpin(args: argparse.Namespace) -> int:
             job_ids.append(job_id)
             print(job_id)
     except (OSError, subprocess.SubprocessError, UnknownVersion) as error:
-        why = str(getattr(error, "stderr", None) or error).strip()
+        # The last line: scontrol tells first of each place where it looked.
+        why = str(getattr(error, "stderr", None) or error).strip().splitlines()[-1]
         print(f"roost-slurm unpin: {why}", file=sys.stderr)
         syslog.syslog(syslog.LOG_WARNING, f"roost-slurm unpin: {why}")
         return BAD_INPUT

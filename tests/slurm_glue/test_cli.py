@@ -89,6 +89,13 @@ def test_a_person_is_told_the_names_of_hooks(capsys: pytest.CaptureFixture[str])
     assert "task-prolog" in capsys.readouterr().out
 
 
+def test_check_names_the_file_that_it_cannot_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["check", "--from", str(tmp_path)]) == cli.BAD_INPUT
+    assert capsys.readouterr().err == f"roost-slurm check: {tmp_path}: Is a directory\n"
+
+
 def test_every_problem_of_the_input_is_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
