@@ -3,6 +3,8 @@
 import re
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "docs" / "results"
 PRESENT = "The present world, and the present stacks"
@@ -26,6 +28,30 @@ def rows(page: Path, heading: str, policy: str) -> list[list[str]]:
 def percent_below(ratio: str) -> int:
     """Return how many per cent less than plain Slurm's a ratio such as `0.89 ± 0.08` is."""
     return round(100 * (1 - float(ratio.split("±")[0])))
+
+
+def head(page: Path) -> str:
+    """Return what a page says before its first section."""
+    return page.read_text().split("\n## ")[0]
+
+
+@pytest.mark.parametrize("page", sorted(RESULTS.glob("*.md")), ids=lambda page: page.stem)
+def test_a_page_of_results_begins_with_the_answer_in_a_table(page: Path) -> None:
+    lines = head(page).splitlines()
+    first = next((number for number, line in enumerate(lines) if line.startswith("|---")), None)
+    assert first is not None, "no table before the first section"
+    assert first < 15
+
+
+def test_the_answer_of_the_results_is_that_of_the_newest_tables() -> None:
+    pages = {"README.md": PRESENT, "order.md": JUNE}
+    newest = "".join(
+        (RESULTS / name).read_text().partition(f"\n## {section}\n")[2].partition("\n## ")[0]
+        for name, section in pages.items()
+    )
+    ratios = re.findall(r"\d\.\d\d ± \d\.\d\d", head(RESULTS / "README.md"))
+    assert len(ratios) == 14
+    assert [ratio for ratio in ratios if ratio not in newest] == []
 
 
 def test_the_percentages_of_the_readme_are_those_of_the_tables() -> None:
