@@ -2,7 +2,7 @@
 
 roostd reads the real Slurm by commands, which run elsewhere. The stand-in runs in roostd's process:
 without the shortcuts here, 20,000 jobs cost it more than they cost roostd. It works in slices, and
-the event loop goes on between two of them, as it does while a command runs.
+the event loop continues between two of them, as it does while a command runs.
 """
 
 import asyncio
@@ -39,7 +39,9 @@ class CrowdedSlurm(SlurmStandIn):
         self._detail_known: dict[JobId, JobDetail] = {}
         self._free_known: dict[NodeName, FreeNode] | None = None
         self._most_free: int | None = None  # GPUs of one node, in that
-        self._stuck: set[JobId] = set()  # due, and without room since GPUs were freed last
+        self._stuck: set[JobId] = (
+            set()
+        )  # due, and too large for what is free since the last end of a job
         self._is_timed = False
 
     def fill(self, waiting_count: int, running_count: int) -> None:

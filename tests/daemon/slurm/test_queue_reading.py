@@ -184,7 +184,7 @@ async def _same(snapshot: QueueSnapshot) -> QueueSnapshot:
     return snapshot
 
 
-async def test_a_poll_makes_anew_only_what_is_of_a_changed_job(watcher: Watcher) -> None:
+async def test_a_poll_makes_new_objects_only_for_a_changed_job(watcher: Watcher) -> None:
     runs, waits, changes = (watcher.slurm.submit(gpus=gpus)[0] for gpus in (1, 2, 2))
     await watcher.pin(runs, "n1", 0)
     snapshot = await watcher.slurm.queue()

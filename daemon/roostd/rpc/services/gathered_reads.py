@@ -2,10 +2,10 @@
 
 A stream that a task of its own reads costs a wake-up of that task for each message, with cold
 caches: 1,000 samples a second come one by one. Even a callback costs a turn of the event loop for
-each. So nothing here is called when a message comes: every LOOK_S a part of the streams is looked
-at, each stream once in PARTS such looks, and up to READ_COUNT messages are read in one turn of the
-event loop. A stream that had a message is looked at once more in the next look, so that one with
-several is read as fast as it may send.
+each. So nothing here is called when a message comes: every POLL_S a part of the streams is polled,
+each stream at one poll of PARTS, and up to READ_COUNT messages are read in one turn of the event
+loop. A stream that had a message is polled at the next poll too, so that one with several is read
+as fast as it may send.
 
 A read of gRPC is a coroutine that waits for one future (grpc.aio.ServicerContext.read). It is
 started and ended here by hand.
@@ -18,7 +18,7 @@ from typing import Any, Generic, TypeVar
 
 from roostd.rpc.errors import Context
 
-LOOK_S = 0.05
+POLL_S = 0.05
 PARTS = 4
 READ_COUNT = 16  # in a turn: about a millisecond, in which the loop answers nothing else
 
@@ -41,17 +41,17 @@ class GatheredReads(Generic[Stream]):
         self._timer: asyncio.Handle | None = None
 
     def add(self, read: "Read[Stream]") -> None:
-        """Look at a stream from now on."""
+        """Poll a stream from now on."""
         min(self._parts, key=len)[read] = None
         if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(LOOK_S, self._look)
+            self._timer = asyncio.get_running_loop().call_later(POLL_S, self._poll)
 
     def remove(self, read: "Read[Stream]") -> None:
-        """Look at a stream no more."""
+        """Poll a stream no more."""
         for part in self._parts:
             part.pop(read, None)
 
-    def _look(self) -> None:
+    def _poll(self) -> None:
         """Find the streams of one part that have a message, or have ended."""
         loop, part = asyncio.get_running_loop(), self._parts[0]
         self._parts.rotate(-1)
@@ -59,7 +59,7 @@ class GatheredReads(Generic[Stream]):
         self._ready += [read for read in (*again, *part) if read.pick()]
         if self._ready:
             self._turn()
-        self._timer = loop.call_later(LOOK_S, self._look) if any(self._parts) else None
+        self._timer = loop.call_later(POLL_S, self._poll) if any(self._parts) else None
 
     def _turn(self) -> None:
         """Read some messages; what else has come to the event loop is done before the next turn."""

@@ -46,7 +46,7 @@ async def test_people_learn_whose_a_job_is_why_it_is_left_and_what_its_comment_s
     assert site.state.comments == {ours: JobComment(model="bert")}
 
 
-async def test_an_owner_is_made_anew_only_for_a_job_that_has_changed(tmp_path: Path) -> None:
+async def test_a_new_owner_is_made_only_for_a_job_that_has_changed(tmp_path: Path) -> None:
     site = Site(tmp_path, partitions={"debug": {"mode": "off"}})
     (ours,) = site.slurm.submit(gpus_per_node=1)
     (left,) = site.slurm.submit(gpus_per_node=1, partition="debug")

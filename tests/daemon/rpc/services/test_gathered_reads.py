@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from roostd.rpc.services import gathered_reads
-from roostd.rpc.services.gathered_reads import LOOK_S, PARTS, READ_COUNT, GatheredReads, Read
+from roostd.rpc.services.gathered_reads import PARTS, POLL_S, READ_COUNT, GatheredReads, Read
 
 
 class FakeContext:
@@ -58,11 +58,11 @@ class Site:
 
 @pytest.fixture
 def by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No look comes by itself while a test runs."""
-    monkeypatch.setattr(gathered_reads, "LOOK_S", 600.0)
+    """No poll comes by itself while a test runs."""
+    monkeypatch.setattr(gathered_reads, "POLL_S", 600.0)
 
 
-async def test_each_stream_is_looked_at_once_in_as_many_looks_as_there_are_parts(
+async def test_each_stream_is_polled_at_one_poll_of_as_many_as_there_are_parts(
     by_hand: None,
 ) -> None:
     site = Site(2 * PARTS)
@@ -71,19 +71,19 @@ async def test_each_stream_is_looked_at_once_in_as_many_looks_as_there_are_parts
         context.say("a")
     for count in range(PARTS):
         assert len(site.taken) == 2 * count
-        site.reads._look()
+        site.reads._poll()
     assert sorted(site.taken) == [(number, "a") for number in range(2 * PARTS)]
     await site.end()
 
 
-async def test_a_stream_with_several_messages_is_read_in_every_look(by_hand: None) -> None:
+async def test_a_stream_with_several_messages_is_read_at_every_poll(by_hand: None) -> None:
     site = Site(1)
     await asyncio.sleep(0)
     site.contexts[0].say("0")
-    site.reads._look()
+    site.reads._poll()
     for number in range(1, 2 * PARTS):
         site.contexts[0].say(str(number))
-        site.reads._look()
+        site.reads._poll()
         assert site.taken[-1] == (0, str(number))
     await site.end()
 
@@ -96,21 +96,21 @@ async def test_a_full_turn_leaves_the_rest_for_another_and_nothing_is_read_twice
     await asyncio.sleep(0)
     for context in site.contexts:
         context.say("a")
-    site.reads._look()
+    site.reads._poll()
     assert len(site.taken) == READ_COUNT
     for _ in range(2 * PARTS):
-        site.reads._look()
+        site.reads._poll()
     await site.until_taken(count)
     await asyncio.sleep(0)
     assert len(site.taken) == len(set(site.taken)) == count
     await site.end()
 
 
-async def test_nothing_is_looked_at_once_all_streams_have_ended(by_hand: None) -> None:
+async def test_nothing_is_polled_once_all_streams_have_ended(by_hand: None) -> None:
     site = Site(2)
     await asyncio.sleep(0)
     await site.end()
-    site.reads._look()
+    site.reads._poll()
     assert site.reads._timer is None
 
 
@@ -186,5 +186,5 @@ async def test_a_read_that_fails_after_its_stream_has_ended_is_no_news() -> None
     site.contexts[0].next.set_exception(ConnectionError("gone"))
     site.contexts.clear()
     site.streams.clear()
-    await asyncio.sleep(2 * LOOK_S)
+    await asyncio.sleep(2 * POLL_S)
     assert news == []
