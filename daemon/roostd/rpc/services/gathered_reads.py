@@ -1,25 +1,21 @@
 """Reads what the streams of many probes have sent, in turns of a few dozen messages.
 
 A stream that a task of its own reads costs a wake-up of that task for each message, with cold
-caches: 1,000 samples a second come one by one. Even a callback costs a turn of the event loop for
-each. So nothing here is called when a message comes: every POLL_S a part of the streams is polled,
-each stream at one poll of PARTS, and up to READ_COUNT messages are read in one turn of the event
-loop. A stream that had a message is polled at the next poll too, so that one with several is read
-as fast as it may send.
+caches: 1,000 samples a second come one by one. Here no task waits for a message. gRPC notes that it
+has come, and up to READ_COUNT messages are read in one turn of the event loop, GATHER_S after the
+first of them at the latest.
 
 A read of gRPC is a coroutine that waits for one future (grpc.aio.ServicerContext.read). It is
 started and ended here by hand.
 """
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any, Generic, TypeVar
 
 from roostd.rpc.errors import Context
 
-POLL_S = 0.05
-PARTS = 4
+GATHER_S = 0.05
 READ_COUNT = 16  # in a turn: about a millisecond, in which the loop answers nothing else
 
 Stream = TypeVar("Stream")
@@ -35,39 +31,23 @@ class GatheredReads(Generic[Stream]):
 
     def __init__(self, take: Callable[[Stream, Any], bool]) -> None:
         self._take = take
-        self._parts: deque[dict[Read[Stream], None]] = deque({} for _ in range(PARTS))
-        self._just_read = list[Read[Stream]]()
-        self._ready = list[Read[Stream]]()
+        self._ready: list[Read[Stream]] = []
         self._timer: asyncio.Handle | None = None
 
-    def add(self, read: "Read[Stream]") -> None:
-        """Poll a stream from now on."""
-        min(self._parts, key=len)[read] = None
+    def note(self, read: "Read[Stream]") -> None:
+        """Note that a stream has a message, or has ended."""
+        self._ready.append(read)
         if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(POLL_S, self._poll)
-
-    def remove(self, read: "Read[Stream]") -> None:
-        """Poll a stream no more."""
-        for part in self._parts:
-            part.pop(read, None)
-
-    def _poll(self) -> None:
-        """Find the streams of one part that have a message, or have ended."""
-        loop, part = asyncio.get_running_loop(), self._parts[0]
-        self._parts.rotate(-1)
-        again, self._just_read = self._just_read, []
-        self._ready += [read for read in (*again, *part) if read.pick()]
-        if self._ready:
-            self._turn()
-        self._timer = loop.call_later(POLL_S, self._poll) if any(self._parts) else None
+            self._timer = asyncio.get_running_loop().call_later(GATHER_S, self._turn)
+        elif len(self._ready) == READ_COUNT:
+            self._timer.cancel()
+            self._timer = asyncio.get_running_loop().call_soon(self._turn)
 
     def _turn(self) -> None:
         """Read some messages; what else has come to the event loop is done before the next turn."""
         loop = asyncio.get_running_loop()
         batch, self._ready = self._ready[:READ_COUNT], self._ready[READ_COUNT:]
-        if self._ready:
-            loop.call_soon(self._turn)
-        self._just_read += batch
+        self._timer = loop.call_soon(self._turn) if self._ready else None
         now_s = loop.time()
         for read in batch:
             read.finish(self._take, now_s)
@@ -85,26 +65,15 @@ class Read(Generic[Stream]):
         heard_s: when the last message was read, by the event loop's clock.
     """
 
-    __slots__ = (
-        "_context",
-        "_coroutine",
-        "_left",
-        "_read",
-        "_reads",
-        "_stream",
-        "_timer",
-        "heard_s",
-    )
+    __slots__ = ("_context", "_coroutine", "_left", "_reads", "_stream", "_timer", "heard_s")
 
     def __init__(self, reads: GatheredReads[Stream], context: Context, stream: Stream) -> None:
         self._reads, self._context = reads, context
         self._stream: Stream | None = stream
         self._coroutine: Coroutine[Any, Any, Any] | None = None
-        self._read: asyncio.Future[Any] | None = None  # what the coroutine waits for
         self._left: asyncio.Future[Any] | None = None  # of the message that is not taken
         self._timer: asyncio.TimerHandle | None = None
         self.heard_s = asyncio.get_running_loop().time()
-        reads.add(self)
 
     async def next(self, patience_s: float) -> Any:
         """Return the next message that is not taken, or grpc.aio.EOF.
@@ -124,16 +93,6 @@ class Read(Generic[Stream]):
     def close(self) -> None:
         """Take nothing any more."""
         self._stream = self._left = None
-        self._reads.remove(self)
-        if self._read is not None:
-            self._read.add_done_callback(_drop)
-
-    def pick(self) -> bool:
-        """Return whether a message has come, or the end; True once for each."""
-        if self._read is None or not self._read.done():
-            return False
-        self._read = None
-        return True
 
     def finish(self, take: Callable[[Stream, Any], bool], now_s: float) -> None:
         """Read the message that has come; wait for another if it is taken."""
@@ -162,12 +121,13 @@ class Read(Generic[Stream]):
 
     def _begin(self) -> None:
         self._coroutine = self._context.read()
-        self._read = self._coroutine.send(None)
+        self._coroutine.send(None).add_done_callback(self._note)
 
-
-def _drop(read: asyncio.Future[Any]) -> None:
-    if not read.cancelled():
-        read.exception()  # nothing else looks at it
+    def _note(self, read: asyncio.Future[Any]) -> None:
+        if self._stream is None:
+            read.exception()  # nothing else looks at it
+        else:
+            self._reads.note(self)
 
 
 def _result(coroutine: Coroutine[Any, Any, Any]) -> Any:

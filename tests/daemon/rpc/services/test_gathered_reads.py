@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from roostd.rpc.services import gathered_reads
-from roostd.rpc.services.gathered_reads import PARTS, POLL_S, READ_COUNT, GatheredReads, Read
+from roostd.rpc.services.gathered_reads import GATHER_S, READ_COUNT, GatheredReads, Read
 
 
 class FakeContext:
@@ -56,62 +56,34 @@ class Site:
         await asyncio.gather(*self.tasks, return_exceptions=True)
 
 
-@pytest.fixture
-def by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No poll comes by itself while a test runs."""
-    monkeypatch.setattr(gathered_reads, "POLL_S", 600.0)
+async def test_messages_wait_for_others_but_not_for_long() -> None:
+    site = Site(3)
+    await asyncio.sleep(0)
+    began_s = asyncio.get_running_loop().time()
+    site.contexts[0].say("a")
+    await asyncio.sleep(GATHER_S / 5)
+    site.contexts[2].say("b")
+    assert site.taken == []
+
+    await site.until_taken(2)
+
+    assert site.taken == [(0, "a"), (2, "b")]
+    assert asyncio.get_running_loop().time() - began_s >= GATHER_S * 0.9
+    await site.end()
 
 
-async def test_each_stream_is_polled_at_one_poll_of_as_many_as_there_are_parts(
-    by_hand: None,
+async def test_a_full_turn_does_not_wait_and_leaves_the_rest_for_another(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    site = Site(2 * PARTS)
+    monkeypatch.setattr(gathered_reads, "GATHER_S", 60.0)
+    site = Site(2 * READ_COUNT)
     await asyncio.sleep(0)
     for context in site.contexts:
         context.say("a")
-    for count in range(PARTS):
-        assert len(site.taken) == 2 * count
-        site.reads._poll()
-    assert sorted(site.taken) == [(number, "a") for number in range(2 * PARTS)]
+
+    await site.until_taken(2 * READ_COUNT)
+
     await site.end()
-
-
-async def test_a_stream_with_several_messages_is_read_at_every_poll(by_hand: None) -> None:
-    site = Site(1)
-    await asyncio.sleep(0)
-    site.contexts[0].say("0")
-    site.reads._poll()
-    for number in range(1, 2 * PARTS):
-        site.contexts[0].say(str(number))
-        site.reads._poll()
-        assert site.taken[-1] == (0, str(number))
-    await site.end()
-
-
-async def test_a_full_turn_leaves_the_rest_for_another_and_nothing_is_read_twice(
-    by_hand: None,
-) -> None:
-    count = PARTS * 2 * READ_COUNT
-    site = Site(count)
-    await asyncio.sleep(0)
-    for context in site.contexts:
-        context.say("a")
-    site.reads._poll()
-    assert len(site.taken) == READ_COUNT
-    for _ in range(2 * PARTS):
-        site.reads._poll()
-    await site.until_taken(count)
-    await asyncio.sleep(0)
-    assert len(site.taken) == len(set(site.taken)) == count
-    await site.end()
-
-
-async def test_nothing_is_polled_once_all_streams_have_ended(by_hand: None) -> None:
-    site = Site(2)
-    await asyncio.sleep(0)
-    await site.end()
-    site.reads._poll()
-    assert site.reads._timer is None
 
 
 async def test_a_stream_is_read_on_after_each_message() -> None:
@@ -172,7 +144,7 @@ async def test_a_stream_that_was_cancelled_does_not_hinder_the_others_of_its_tur
 
     await site.until_taken(2)
 
-    assert sorted(site.taken) == [(1, "a"), (2, "a")]
+    assert site.taken == [(1, "a"), (2, "a")]
     await site.end()
 
 
@@ -186,5 +158,5 @@ async def test_a_read_that_fails_after_its_stream_has_ended_is_no_news() -> None
     site.contexts[0].next.set_exception(ConnectionError("gone"))
     site.contexts.clear()
     site.streams.clear()
-    await asyncio.sleep(2 * POLL_S)
+    await asyncio.sleep(2 * GATHER_S)
     assert news == []
