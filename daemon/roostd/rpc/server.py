@@ -43,7 +43,7 @@ from roostd.rpc.placement import PlacementService
 from roostd.rpc.policies import PoliciesService, PolicyAdminService, PolicyDesk
 from roostd.rpc.roles import Access, RoleCheck
 from roostd.rpc.socket_front import SocketFront
-from roostd.rpc.telemetry import TelemetryService
+from roostd.rpc.telemetry import Intervals, TelemetryService
 from roostd.rpc.waste import WasteService
 from roostd.state import DaemonState
 
@@ -117,7 +117,7 @@ class Servers:
             state.board,
             metrics,
             state.version,
-            lambda: state.config.telemetry.sample_interval_s,
+            lambda: Intervals.of(state.config),
             listen.max_node_count,
             self._revocations,
         )

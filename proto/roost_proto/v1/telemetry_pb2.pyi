@@ -114,7 +114,7 @@ Global___DaemonMessage: _TypeAlias = DaemonMessage  # noqa: Y015
 
 @_typing.final
 class Welcome(_message.Message):
-    """The daemon accepted the Hello."""
+    """The daemon accepted the Hello, or wants other intervals from now on."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
