@@ -1,11 +1,11 @@
 """Which Slurm jobs the processes on a GPU belong to, and how much of its memory each job uses.
 
-Slurm's cgroup plugins give each job a folder, in which a user cannot leave it:
+Slurm's cgroup plugins give each job a folder, which its user's processes cannot leave:
 
-    version 1    /slurm/uid_1000/job_123/step_0/task_0, /slurm_n1/... where a node has several slurmd
-    version 2    /system.slice/slurmstepd.scope/job_123/step_0/user/task_0, n1_slurmstepd.scope/...
+    version 1    /slurm/uid_1000/job_123/step_0/task_0
+    version 2    /system.slice/slurmstepd.scope/job_123/step_0/user/task_0
 
-A process is of the first job in its path: below it a user may have made folders of any name. Below
+Where a node has several slurmd, these are slurm_n1 and n1_slurmstepd.scope. A process is of the first job in its path: below it a user may have made folders of any name. Below
 /user.slice a user may have made all of them.
 """
 

@@ -76,9 +76,7 @@ class Nvml:
         proc: where procfs is mounted.
     """
 
-    def __init__(
-        self, pcie: PcieSource = PcieSource.COUNTERS, proc: Path = Path("/proc")
-    ) -> None:
+    def __init__(self, pcie: PcieSource = PcieSource.COUNTERS, proc: Path = Path("/proc")) -> None:
         self._pcie, self._proc = pcie, proc
         self._handles: list[Handle | None] | None = None
         self._events: Any = None

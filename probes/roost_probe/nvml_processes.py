@@ -1,8 +1,9 @@
 """The processes on a GPU and the memory that each of them uses, as NVML lists them.
 
-NVML lists the clients of an MPS server in a list of their own. The calls are those of driver 510 and
-later ones: the binding's names without a version fail otherwise than by NVMLError there. Each call takes a lock that jobs
-share, for milliseconds on some drivers, so that this is asked seldom and only where it is needed.
+NVML lists the clients of an MPS server in a list of their own. The calls are those of driver 510
+and later ones: on older drivers the binding's names without a version fail otherwise than by
+NVMLError. Each call takes a lock that jobs share, for milliseconds on some drivers: this is asked
+seldom, and only where it is needed.
 """
 
 from typing import Any

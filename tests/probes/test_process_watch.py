@@ -13,8 +13,8 @@ def watching() -> ProcessWatch:
     return watch
 
 
-def added(watch: ProcessWatch, **fields: int) -> pb.Sample:
-    sample = pb.Sample(gpu_count=2, **fields)
+def added(watch: ProcessWatch, lost_mask: int = 0) -> pb.Sample:
+    sample = pb.Sample(gpu_count=2, lost_mask=lost_mask)
     watch.add_to(sample)
     return sample
 

@@ -1,9 +1,9 @@
 """What jobs that share GPUs need of each GPU's memory: what they state, or more if it was seen.
 
 A job that was seen to use more than it counted with has outgrown it. From then on the job counts
-with what it used, and so does every later job of its kind, the same user and name (numbers and hashes left
-out): no further pair of that kind is made that does not fit. The two jobs that share a GPU already may not fit on it any more: then an
-allocation of either one may fail.
+with what it used, and so does every later job of its kind, the same user and name (numbers and
+hashes left out): no further pair of that kind is made that does not fit. The two jobs that share a
+GPU already may not fit on it any more: then an allocation of either one may fail.
 """
 
 from typing import NamedTuple
