@@ -5,8 +5,9 @@ Slurm's cgroup plugins give each job a folder, which its user's processes cannot
     version 1    /slurm/uid_1000/job_123/step_0/task_0
     version 2    /system.slice/slurmstepd.scope/job_123/step_0/user/task_0
 
-Where a node has several slurmd, these are slurm_n1 and n1_slurmstepd.scope. A process is of the first job in its path: below it a user may have made folders of any name. Below
-/user.slice a user may have made all of them.
+Where a node has several slurmd, these are slurm_n1 and n1_slurmstepd.scope. A process is of the
+first job in its path: below it a user may have made folders of any name. Below /user.slice a user
+may have made all of them.
 """
 
 import os

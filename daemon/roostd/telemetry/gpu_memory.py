@@ -56,7 +56,7 @@ class GpuMemoryPeaks:
             self._outgrown[kind] = outgrown_bytes, left_count - 1
 
     def note_outgrown(self, user_id: int, name: str, used_bytes: int) -> None:
-        """Note that a run, which may still go on, uses more of a GPU than it counted with."""
+        """Note that a run, which may still continue, uses more of a GPU than it counted with."""
         kind = _kind(user_id, name)
         known_bytes, _ = self._outgrown.pop(kind, (0, 0))
         self._outgrown[kind] = max(known_bytes, used_bytes), _LAST_RUNS

@@ -168,7 +168,7 @@ class Mps:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(process_id, signal.SIGKILL)
         # A process of the user may fill its folders while they are emptied: so they lose their name
-        # first. What cannot be removed now is removed the next time, and is in nobody's way.
+        # first. What cannot be removed now is removed the next time, and keeps no job away.
         with contextlib.suppress(FileNotFoundError):
             (self.folder / str(gpu)).rename(self.folder / f".gone.{gpu}.{os.getpid()}")
         for gone in self.folder.glob(".gone.*"):
