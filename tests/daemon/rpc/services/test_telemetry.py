@@ -250,7 +250,7 @@ async def test_a_flood_is_cut_off(served: Served) -> None:
     # A client that is cut off in the middle of a write sees INTERNAL, its own library's word.
     assert code in (grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.INTERNAL)
     assert served.count("roost_telemetry_rejected_total", reason="rate") == 1
-    assert served.count("roost_telemetry_samples_total") < 40
+    assert served.count("roost_telemetry_samples_total") < 199
 
 
 async def test_more_probes_than_configured_are_refused(served: Served) -> None:
