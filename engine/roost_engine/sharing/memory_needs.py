@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from roost_engine.domain.events import Event, JobEnded, JobsStopped, MemorySeen
 from roost_engine.domain.model import JobId, JobSpec
-from roost_engine.prediction.history_kinds import normalised
+from roost_engine.prediction.run_time.history_kinds import normalised
 from roost_engine.table.job_table import JobTable
 
 _MOST_KINDS = 2_000  # those that outgrew what they counted with last
