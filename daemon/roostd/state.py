@@ -131,6 +131,7 @@ class DaemonState:
         journal_fault: empty while the journal is written.
         node_states: Slurm's state of each node, in full: "mixed+drain".
         untyped_nodes: the partitions of each node whose GPUs do not have types by index.
+        hidden_nodes: by partition, nodes that Slurm wakes for its jobs and shows nowhere.
         job_ids: the JobId of each of Slurm's numeric ids: the two differ for tasks of arrays.
         owners: of every job in Slurm's queue, and of ended jobs that the engine remembers.
         unmanaged: jobs that ask for GPUs and that Roost does not place; also while they run.
@@ -187,6 +188,7 @@ class DaemonState:
     journal_fault: str = ""
     node_states: dict[NodeName, str] = field(default_factory=dict)
     untyped_nodes: Mapping[NodeName, tuple[str, ...]] = field(default_factory=dict)
+    hidden_nodes: Mapping[str, frozenset[NodeName]] = field(default_factory=dict)
     job_ids: dict[int, JobId] = field(default_factory=dict)
     owners: dict[JobId, Owner] = field(default_factory=dict)
     unmanaged: dict[JobId, UnmanagedJob] = field(default_factory=dict)
@@ -232,6 +234,10 @@ class DaemonState:
         """Return the enforced partitions with nodes on which no job can be pinned to its GPUs."""
         named = {name for names in self.untyped_nodes.values() for name in names}
         return frozenset(filter(self.is_enforced, named))
+
+    def partly_given_out(self) -> frozenset[str]:
+        """Return the partitions on some nodes of which Roost places no job, and Slurm does."""
+        return self.untyped_partitions().union(self.config.listed_nodes(), self.hidden_nodes)
 
     def is_enforced(self, partition: str) -> bool:
         """Return whether a partition's jobs start where Roost chooses."""

@@ -77,8 +77,8 @@ def show_job(job_id: str) -> Argv:
 
 
 def show_nodes(names: Sequence[str] = ()) -> Argv:
-    """Show some nodes, or every node."""
-    return ("scontrol", "-a", "-d", "-o", "show", "nodes", *([compress(names)] if names else []))
+    """Show some nodes, or every node, those that are FUTURE too."""
+    return ("scontrol", "-a", "-F", "-d", "-o", "show", "nodes", *([compress(names)] if names else []))
 
 
 def show_topology() -> Argv:

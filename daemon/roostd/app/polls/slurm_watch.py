@@ -252,6 +252,7 @@ class SlurmWatch:
         is_first, self._snapshot = not self._snapshot.at_epoch_s, await self._slurm.queue()
         dump_s = time.monotonic() - asked_s
         rules = self._nodes.added_to(await self._slurm.rules())
+        self._state.hidden_nodes = self._nodes.hidden(rules, self._state.is_enforced)
         self._note_priorities(rules, is_first)
         self._site = SiteView(
             rules=rules,
