@@ -57,6 +57,14 @@ class LeftQueue:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ReportedRun:
+    """When the controller's hooks reported a job's start and end; engine time, None: not seen."""
+
+    started_s: float | None = None
+    ended_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BeyondSlurm:
     """What shadow questions have told of waits under Roost, since the daemon began.
 
@@ -138,6 +146,7 @@ class DaemonState:
         unmanaged_reasons: why, for every waiting job that Roost does not place, CPU jobs too.
         left_queue: the last jobs with GPUs that were left to Slurm and never seen to run; as many
             as the engine remembers of the ended jobs that it knew.
+        reported_runs: the last jobs that the controller's hooks reported, of any kind.
         owner_fault: why another roostd steers the cluster; empty: none does.
         held_back_count: waiting jobs that one of Slurm's own rules holds back.
         settle_until_s: engine time before which each requeued job that waits must not start.
@@ -194,6 +203,7 @@ class DaemonState:
     unmanaged: dict[JobId, UnmanagedJob] = field(default_factory=dict)
     unmanaged_reasons: Mapping[JobId, str] = field(default_factory=dict)
     left_queue: dict[JobId, LeftQueue] = field(default_factory=dict)
+    reported_runs: dict[JobId, ReportedRun] = field(default_factory=dict)
     owner_fault: str = ""
     held_back_count: int = 0
     settle_until_s: Mapping[JobId, float] = field(default_factory=dict)

@@ -93,9 +93,8 @@ def _adapted(
             _take_hook(key, value, site, hooks_folder, result)
         elif key in _LISTS:
             present = site.value.split(",")
-            missing = [
-                word for word in value.split(",") if word.lower() not in map(str.lower, present)
-            ]
+            known = {word.rpartition("/")[2].lower() for word in present}  # also job_submit/lua
+            missing = [word for word in value.split(",") if word.lower() not in known]
             if missing:
                 both = ",".join([*present, *missing])
                 result.to_do.append(f"{site.where}: change {key}={site.value} to {key}={both}")

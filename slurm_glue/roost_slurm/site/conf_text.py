@@ -65,7 +65,7 @@ def replace_conf(path: Path, text: str) -> None:
     Raises:
         OSError: the file cannot be written.
     """
-    path = path.resolve()
+    path = written_at(path)
     temporary = path.with_name(f".{path.name}.new")
     temporary.write_text(text, encoding=_ENCODING, errors=_ERRORS, newline="")
     if path.exists():
@@ -76,3 +76,8 @@ def replace_conf(path: Path, text: str) -> None:
     else:
         temporary.chmod(0o644)
     os.replace(temporary, path)
+
+
+def written_at(path: Path) -> Path:
+    """Return where a file is to be replaced: where a link leads to another file, that file."""
+    return path.resolve() if path.is_symlink() and path.is_file() else path

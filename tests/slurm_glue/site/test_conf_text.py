@@ -54,6 +54,14 @@ def test_a_symbolic_link_stays_one(tmp_path: Path) -> None:
     assert shared.read_bytes() == b"A=1\r\nB=2\n"
 
 
+def test_a_link_to_no_file_is_replaced_and_what_it_leads_to_stays(tmp_path: Path) -> None:
+    masked = tmp_path / "masked.conf"
+    masked.symlink_to("/dev/null")
+    replace_conf(masked, "A=1\n")
+    assert masked.read_text() == "A=1\n"
+    assert not Path("/dev/null").is_file()
+
+
 def test_the_owner_of_a_file_stays(tmp_path: Path) -> None:
     if os.geteuid():
         pytest.skip("only root gives files away")
