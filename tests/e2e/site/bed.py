@@ -63,8 +63,10 @@ def site(
     def amend(plan: ClusterPlan) -> ClusterPlan:
         plan = replace(plan, requeue_delay_s=REQUEUE_DELAY_S, **slurm)  # type: ignore[arg-type]
         nodes = [replace(node, socket_count=socket_count) for node in plan.nodes]
-        cloud = [replace(node, state="CLOUD") if node.name in cloud_nodes else node for node in nodes]
-        return replace(plan, nodes=tuple(cloud))
+        nodes = [
+            replace(node, state="CLOUD") if node.name in cloud_nodes else node for node in nodes
+        ]
+        return replace(plan, nodes=tuple(nodes))
 
     try:
         with Stack(
