@@ -189,8 +189,8 @@ class StackChoice:
         else:
             yield (
                 ("gate", "longest_s"),
-                f"{longest_s:.0f} is not less than engine.gate_longest_s, {most_s:.0f}: lower it, or"
-                " raise engine.gate_longest_s",
+                f"{longest_s:.0f} is not less than engine.gate_longest_s, {most_s:.0f}: lower it,"
+                " or raise engine.gate_longest_s",
             )
 
     def notes(self) -> Iterator[str]:

@@ -78,7 +78,8 @@ def show_job(job_id: str) -> Argv:
 
 def show_nodes(names: Sequence[str] = ()) -> Argv:
     """Show some nodes, or every node, those that are FUTURE too."""
-    return ("scontrol", "-a", "-F", "-d", "-o", "show", "nodes", *([compress(names)] if names else []))
+    named = [compress(names)] if names else []
+    return ("scontrol", "-a", "-F", "-d", "-o", "show", "nodes", *named)
 
 
 def show_topology() -> Argv:

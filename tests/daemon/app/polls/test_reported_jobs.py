@@ -24,5 +24,5 @@ def test_the_oldest_reports_are_forgotten() -> None:
     state = Parts("n1").state
     kept = state.engine.config.ended_job_count
     note_reported(state, [Ended(str(number)) for number in range(kept + 10)])
-    assert list(state.reported_runs)[0] == "10"
+    assert next(iter(state.reported_runs)) == "10"
     assert len(state.reported_runs) == kept
