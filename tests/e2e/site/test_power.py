@@ -18,9 +18,7 @@ CLOUD = "n2"  # Slurm shows it nowhere while it is powered down
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Stack]:
-    with site(
-        power_saving=PowerSavingPlan(suspend_after_s=3600), cloud_nodes=(CLOUD,)
-    ) as stack:
+    with site(power_saving=PowerSavingPlan(suspend_after_s=3600), cloud_nodes=(CLOUD,)) as stack:
         yield stack
 
 
