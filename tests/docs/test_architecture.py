@@ -22,6 +22,7 @@ from roostd.testing.slurm_stand_in import SlurmStandIn
 TABLES = (
     "packages",
     "roost_engine",
+    "roost_engine.prediction",
     "roost_formats",
     "roostd",
     "roostd.app",
@@ -29,6 +30,7 @@ TABLES = (
     "roost_probe",
     "roostctl",
     "roost_sim",
+    "roost_sim.worlds",
     "roost_slurm",
     "roost_train",
 )

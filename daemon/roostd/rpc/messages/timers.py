@@ -6,7 +6,7 @@ from roost_engine.cluster.tiers import closest_tier
 from roost_engine.domain.model import JobSpec
 from roost_engine.job_record import JobRecord
 from roost_engine.policies.protocols import TimerView
-from roost_engine.prediction.job_class import TimerClass
+from roost_engine.prediction.speed.job_class import TimerClass
 from roost_proto.v1 import operator_pb2 as pb
 from roostd.state import DaemonState
 

@@ -7,7 +7,7 @@ import structlog
 
 from roost_engine.domain.errors import TimerError
 from roost_engine.domain.events import SpeedSeen, TimerPinned
-from roost_engine.prediction.job_class import ALL_CLASSES, TimerClass
+from roost_engine.prediction.speed.job_class import ALL_CLASSES, TimerClass
 from roost_proto.v1 import operator_pb2 as pb
 from roost_proto.v1 import operator_pb2_grpc as pb_grpc
 from roostd.ops import audit

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from roost_engine.domain.job_kind import user_and_name
 from roost_engine.policies.neighbour_losses import PredictsLosses
-from roost_engine.prediction.interference_table import ALONE, Key, Residuals
+from roost_engine.prediction.interference.interference_table import ALONE, Key, Residuals
 from roost_engine.sharing.pairs import CorrectedPair
 from roost_proto.v1 import interference_pb2 as pb
 from roost_proto.v1 import interference_pb2_grpc as pb_grpc

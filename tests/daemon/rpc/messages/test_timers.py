@@ -9,7 +9,7 @@ from roost_engine.engine import Engine, EngineConfig
 from roost_engine.gate.delay import DelayGate
 from roost_engine.job_record import shares_of
 from roost_engine.plugins.plugins import Policies
-from roost_engine.prediction.job_class import TimerClass
+from roost_engine.prediction.speed.job_class import TimerClass
 from roost_engine.testing.builders import delay_policies, job, node
 from roostd.config.config import Config
 from roostd.rpc.messages import timers
