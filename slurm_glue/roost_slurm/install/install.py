@@ -278,7 +278,7 @@ def _read(path: Path) -> str:
     try:
         return read_conf(path)
     except OSError as error:
-        raise InstallError(f"{path}: cannot be read: {error}") from error
+        raise InstallError(f"{path}: cannot be read: {error.strerror}") from error
 
 
 def _put(path: Path, text: str) -> None:
