@@ -49,6 +49,7 @@ class Cluster:
         free: what is free on each node.
         gpu_free, cpu_free, memory_free, groups, sets_in_common: parts of it, see FreeCapacity.
         memo: what other modules derived from the nodes' specs; emptied when a spec changes.
+        spec_count: how often a spec changed.
         freed_count: how often take_freed_nodes() found that nodes had gained capacity.
         change_count: how often something changed that a search for placements reads.
         seats: the GPUs that one more job may share; None: jobs share none.
@@ -82,6 +83,7 @@ class Cluster:
         self._gained: NodeSet = NO_NODES
         self.freed_count = self.change_count = 0
         self.memo: dict[Hashable, object] = {}
+        self.spec_count = 0
         self.seats: Seats | None = None
 
     def __len__(self) -> int:
@@ -120,7 +122,7 @@ class Cluster:
         self.racks.change(node, spec.rack)
         self._labels.change(node, old, spec)
         self.specs[node] = spec
-        self.memo.clear()
+        self._note_specs()
         self.free.freed |= 1 << node
         self.change_count += 1
         return old is None or replace(old, usable=spec.usable, asleep=spec.asleep) != spec
@@ -129,7 +131,7 @@ class Cluster:
         """Offer nothing on a node that Slurm no longer knows; no other node gets its index."""
         node = self.index_of.get(name)
         if node is not None and (spec := self.specs[node]) is not None:
-            self.memo.clear()
+            self._note_specs()
             self._labels.change(node, spec, None)
             self.cpu_free[node] -= spec.cpu_count
             self.memory_free[node] -= spec.memory_bytes
@@ -138,6 +140,10 @@ class Cluster:
             self.asleep &= ~(1 << node)
             self.specs[node] = None
             self.change_count += 1
+
+    def _note_specs(self) -> None:
+        self.spec_count += 1
+        self.memo.clear()
 
     def apply_topology(
         self, name: NodeName, links: LinkMatrix, gpu_uuids: tuple[GpuUuid, ...]

@@ -106,14 +106,6 @@ class ValuedPreemption(RankingPreemption, Protocol):
 
 
 @runtime_checkable
-class RanksByService(Protocol):
-    """Running jobs that know their order by attained service, as the engine's lists do."""
-
-    def by_attained_service(self, at_s: float) -> Ranking:
-        """Return the jobs with most attained GPU-seconds first, of equal ones the latest one."""
-
-
-@runtime_checkable
 class JudgingPreemption(PreemptPolicy, Protocol):
     """A policy that judges whole plans, and may count the stops that it approves."""
 

@@ -170,6 +170,17 @@ class GatePolicy(Protocol):
 
 
 @runtime_checkable
+class CountingGate(GatePolicy, Protocol):
+    """A gate that knows when what it has learned may change a verdict."""
+
+    @property
+    def change_count(self) -> int | None:
+        """How often it learned from starts what may change a verdict of the same time; None: it may
+        have at any question.
+        """
+
+
+@runtime_checkable
 class AlwaysOpen(GatePolicy, Protocol):
     """A gate that takes every offer and learns nothing: the engine does not ask it."""
 

@@ -13,8 +13,10 @@ from typing import NamedTuple
 from roost_engine.cluster.node_sets import NO_NODES, NodeSet
 from roost_engine.cluster.tiers import closest_tier
 from roost_engine.domain.actions import Action, Place
+from roost_engine.domain.events import Event, JobStarted, SpeedSeen, Tick
 from roost_engine.domain.lazy import Lazy
 from roost_engine.domain.model import JobId, JobSpec, Placement
+from roost_engine.domain.tier import Tier
 from roost_engine.job_record import JobRecord, JobState, shares_of
 from roost_engine.placement.candidates import Candidates
 from roost_engine.placement.tightest_shapes import narrowed
@@ -25,6 +27,8 @@ from roost_engine.policies.protocols import (
     GateVerdict,
     ShapedCandidates,
 )
+from roost_engine.policies.slots import GateSlot
+from roost_engine.policies.stoppable_jobs import StoppableJobs
 from roost_engine.preemption.displacement import (
     FoundCapacity,
     Propose,
@@ -73,6 +77,26 @@ class _Search(NamedTuple):
         return job is self.job and is_as_long and victims[:count] == self.victims[:count]
 
 
+class _Marks(NamedTuple):
+    """What starts may change of all that decides which jobs are to be stopped.
+
+    Attributes:
+        at_s: engine time.
+        stoppable: the running jobs that may be stopped.
+        waiting_count: jobs that wait.
+        departure_count: see JobQueue.
+        change_count: see Cluster.
+        gate_count: see CountingGate.
+    """
+
+    at_s: float
+    stoppable: StoppableJobs
+    waiting_count: int
+    departure_count: int
+    change_count: int
+    gate_count: int | None
+
+
 class Preemption:
     """Plans which jobs to stop, as the preemption policy says, and carries the plans out."""
 
@@ -83,9 +107,10 @@ class Preemption:
         candidates: CandidatePolicy,
         scorer: Scorer,
         ask_gate: AskGate,
+        gate: GateSlot,
     ) -> None:
         self._table, self._policy, self._candidates = table, policy, candidates
-        self._scorer, self._ask_gate = scorer, ask_gate
+        self._scorer, self._ask_gate, self._gate = scorer, ask_gate, gate
         self._shaped = candidates if isinstance(candidates, ShapedCandidates) else None
         self._migration = Migration(table, policy, candidates, scorer) if policy.migrates else None
         # The waiting jobs that did not fit even if these victims stopped, and the number of times
@@ -96,7 +121,7 @@ class Preemption:
         # By job, as above: what was found on the cluster as it was at this number of changes.
         self._searches: dict[tuple[JobId, bool], _Search] = {}
         self._searches_change_count = 0
-        self._settled_s = inf  # when nothing was to be done; inf: something was
+        self._settled: _Marks | None = None  # when no job was to be stopped; None: one was
 
     def grant_lease(self, job_id: JobId, record: JobRecord, at_s: float) -> None:
         """Set the time from which a job that has just started may be asked to stop."""
@@ -125,11 +150,35 @@ class Preemption:
         if self._migration is not None and self._migration.is_due:
             stoppable = self._table.running.stoppable(at_s)
             self._migration.consider(stoppable, reserved, at_s, actions)
-        self._settled_s = at_s if len(self._table.stopping) == stopping_count else inf
+        is_settled = self._policy.ranks_by_runs and len(self._table.stopping) == stopping_count
+        self._settled = self._marks(at_s) if is_settled else None
 
-    def is_settled(self, at_s: float) -> bool:
-        """Return whether no job was to be stopped at this time, whatever speeds are reported."""
-        return self._settled_s == at_s and self._policy.ranks_by_runs
+    def is_settled(self, event: Event) -> bool:
+        """Return whether no job is to be stopped now, as at the last event of the same time.
+
+        Args:
+            event: applied since; no job was tried, and no action followed yet.
+        """
+        settled, at_s = self._settled, event.at_s
+        if settled is None or settled.at_s != at_s:
+            return False
+        if isinstance(event, SpeedSeen):
+            return True
+        if settled.gate_count is None or not isinstance(event, JobStarted | Tick):
+            return False
+        migrates = self._migration is not None and self._migration.is_due
+        return not migrates and settled == self._marks(at_s)
+
+    def _marks(self, at_s: float) -> _Marks:
+        table = self._table
+        return _Marks(
+            at_s,
+            table.running.stoppable(at_s),
+            len(table.waiting),
+            table.queue.departure_count,
+            table.cluster.change_count,
+            self._gate.change_count,
+        )
 
     @property
     def is_wanted(self) -> bool:
@@ -224,8 +273,13 @@ class Preemption:
             return _Search.done(job, ids, None)
         asked = narrowed(cluster, job) if is_deferred else job
         propose: Propose = partial(self._candidates.propose, cluster, asked, NO_NODES, at_s)
+        in_a_rack = False
         if is_deferred:
-            propose = partial(closest_only, propose, cluster, closest_tier(cluster, job))
+            closest = closest_tier(cluster, job)
+            propose, in_a_rack = (
+                partial(closest_only, propose, cluster, closest),
+                closest == Tier.RACK,
+            )
         if self._shaped is None:
             return _Search.done(job, ids, find_capacity(cluster, ids, propose))
         if self._searches_change_count != cluster.change_count:
@@ -235,7 +289,7 @@ class Preemption:
         if earlier is not None and earlier.is_of(job, ids):
             return earlier
         shapes = self._shaped.proposed_shapes(cluster, asked)
-        least_count = least_victim_count(cluster, asked, shapes, ids)
+        least_count = least_victim_count(cluster, asked, shapes, ids, in_a_rack)
         find = partial(find_capacity, cluster, ids, propose, least_count)
         foreseen = None
         if least_count and not is_deferred and not self._scorer.knows_neighbours:
