@@ -12,7 +12,6 @@ from roost_engine.domain.value import value
 from roost_engine.job_record import JobRecord
 from roost_engine.policies.protocols import SortKey
 from roost_engine.policies.stop_permission import StopPermission
-from roost_engine.policies.stoppable_jobs import Ranking
 
 
 class PreemptPolicy(Protocol):

@@ -175,9 +175,7 @@ class CountingGate(GatePolicy, Protocol):
 
     @property
     def change_count(self) -> int | None:
-        """How often it learned from starts what may change a verdict of the same time; None: it may
-        have at any question.
-        """
+        """How often starts taught it what may change a verdict; None: any start may have."""
 
 
 @runtime_checkable

@@ -81,8 +81,12 @@ def find_capacity(
 
 
 class _Missing(NamedTuple):
-    """What a shape misses: GPUs of a node, the nodes that it may use, and how many nodes of each
-    scope would have to have so many GPUs free, too.
+    """What a shape misses.
+
+    Attributes:
+        gpu_count: GPUs that it asks of a node.
+        usable: the nodes that it may use.
+        counts: by scope, how many more of these nodes must have so many GPUs free.
     """
 
     gpu_count: int
