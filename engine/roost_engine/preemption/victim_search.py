@@ -117,17 +117,22 @@ class VictimSearch:
 
     def note_failure(self, ids: Sequence[JobId], record: JobRecord, is_deferred: bool) -> None:
         """Note that a job did not fit although these victims stopped."""
-        self._last_failures[record.job_id, is_deferred] = record, frozenset(ids)
+        self._failures[record.job_id, is_deferred] = record, frozenset(ids)
+
+    @property
+    def _failures(self) -> dict[tuple[JobId, bool], tuple[JobRecord, frozenset[JobId]]]:
+        """The failures since a node last gained capacity."""
+        if self._failures_freed_count != self._cluster.freed_count:
+            self._failures_freed_count = self._cluster.freed_count
+            self._last_failures.clear()
+        return self._last_failures
 
     def has_failed_with(self, ids: Sequence[JobId], record: JobRecord, is_deferred: bool) -> bool:
         """Return whether a job did not fit although these victims, and perhaps more, stopped.
 
         A failure counts until a node gains capacity.
         """
-        if self._failures_freed_count != self._cluster.freed_count:
-            self._failures_freed_count = self._cluster.freed_count
-            self._last_failures.clear()
-        failure = self._last_failures.get((record.job_id, is_deferred))
+        failure = self._failures.get((record.job_id, is_deferred))
         return failure is not None and failure[0] is record and failure[1].issuperset(ids)
 
     def _could_suffice(self, job: JobSpec, victims: Sequence[JobId]) -> bool:
