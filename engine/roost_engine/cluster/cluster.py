@@ -81,9 +81,8 @@ class Cluster:
         self._shares: dict[JobId, tuple[NodeShare, ...]] = {}
         self._watched: dict[JobId, None] | None = None
         self._gained: NodeSet = NO_NODES
-        self.freed_count = self.change_count = 0
+        self.freed_count = self.change_count = self.spec_count = 0
         self.memo: dict[Hashable, object] = {}
-        self.spec_count = 0
         self.seats: Seats | None = None
 
     def __len__(self) -> int:
@@ -122,7 +121,7 @@ class Cluster:
         self.racks.change(node, spec.rack)
         self._labels.change(node, old, spec)
         self.specs[node] = spec
-        self._note_specs()
+        self.memo, self.spec_count = {}, self.spec_count + 1
         self.free.freed |= 1 << node
         self.change_count += 1
         return old is None or replace(old, usable=spec.usable, asleep=spec.asleep) != spec
@@ -131,7 +130,7 @@ class Cluster:
         """Offer nothing on a node that Slurm no longer knows; no other node gets its index."""
         node = self.index_of.get(name)
         if node is not None and (spec := self.specs[node]) is not None:
-            self._note_specs()
+            self.memo, self.spec_count = {}, self.spec_count + 1
             self._labels.change(node, spec, None)
             self.cpu_free[node] -= spec.cpu_count
             self.memory_free[node] -= spec.memory_bytes
@@ -140,10 +139,6 @@ class Cluster:
             self.asleep &= ~(1 << node)
             self.specs[node] = None
             self.change_count += 1
-
-    def _note_specs(self) -> None:
-        self.spec_count += 1
-        self.memo.clear()
 
     def apply_topology(
         self, name: NodeName, links: LinkMatrix, gpu_uuids: tuple[GpuUuid, ...]

@@ -97,13 +97,14 @@ class Preemption:
             actions: the requests to stop jobs are added to it.
         """
         stopping_count = len(self._table.stopping)
-        if self._policy.renews_leases or self.is_wanted:
+        is_wanted = self._policy.renews_leases or self.is_wanted
+        if is_wanted:
             self._stop_for_others(at_s, actions)
         if self._migration is not None and self._migration.is_due:
             stoppable = self._table.running.stoppable(at_s)
             self._migration.consider(stoppable, reserved, at_s, actions)
         is_settled = self._policy.ranks_by_runs and len(self._table.stopping) == stopping_count
-        self._settled = self._marks(at_s) if is_settled else None
+        self._settled = self._marks(at_s) if is_wanted and is_settled else None
 
     def is_settled(self, event: Event) -> bool:
         """Return whether no job is to be stopped now, as at the last event of the same time.
@@ -114,12 +115,13 @@ class Preemption:
         settled, at_s = self._settled, event.at_s
         if settled is None or settled.at_s != at_s:
             return False
+        if self._migration is not None and self._migration.is_due:
+            return False
         if isinstance(event, SpeedSeen):
             return True
         if settled.gate_count is None or not isinstance(event, _MAY_CHANGE_NOTHING):
             return False
-        migrates = self._migration is not None and self._migration.is_due
-        return not migrates and settled == self._marks(at_s)
+        return settled == self._marks(at_s)
 
     def _marks(self, at_s: float) -> _Marks:
         table = self._table
