@@ -19,7 +19,7 @@ async def serve(node_count: int) -> None:
     from roost_proto.v1 import placement_pb2, placement_pb2_grpc, telemetry_pb2_grpc
     from roost_proto.v1 import telemetry_pb2 as pb
     from roostd.ops.files import file_limit
-    from roostd.rpc.limits import probe_options
+    from roostd.rpc.access.limits import probe_options
 
     figures = {"samples": 0, "streams": 0}
 

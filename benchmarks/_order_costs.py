@@ -20,7 +20,7 @@ from roost_engine.plugins.plugins import Plugins, Policies
 from roost_engine.plugins.stacks import OrderKind
 from roost_engine.policies.heuristics import ranked_by_key
 from roost_engine.policies.protocols import QueueView, SortKey
-from roost_engine.prediction.history import RunTimeHistory
+from roost_engine.prediction.run_time.history import RunTimeHistory
 from roost_engine.prediction.service import expected_s
 from roost_engine.queue.learned_order import LearnedOrder, LearnedOrderConfig
 from roost_engine.scoring.heuristic import HeuristicScore

@@ -267,7 +267,7 @@ def main() -> None:
     # All probes are on this machine here, so what each host may do is what all nodes may.
     from roostd.ops.files import raise_file_limit
     from roostd.ops.grpc_environment import prepare_grpc
-    from roostd.rpc import peers
+    from roostd.rpc.access import peers
 
     prepare_grpc()
     raise_file_limit()

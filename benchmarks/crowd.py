@@ -34,7 +34,7 @@ from roostd.app.polls.slurm_watch import SlurmWatch
 from roostd.config.config import Config
 from roostd.ops.clock import MonotonicClock
 from roostd.ops.metrics import Metrics
-from roostd.rpc import convert, jobs
+from roostd.rpc.messages import convert, jobs
 from roostd.slurm.port import QueueSnapshot
 from roostd.slurm.slurm_cli import SlurmCli
 from roostd.state import DaemonState

@@ -50,10 +50,10 @@ from roost_engine.policies.protocols import (
     ScorePolicy,
     WaitEnded,
 )
-from roost_engine.prediction.job_class import ALL_CLASSES
 from roost_engine.prediction.predictors import Predictors
-from roost_engine.prediction.speed_table import ModelSpeeds, TableOfSpeeds
-from roost_engine.prediction.tier_speeds import TierSpeeds
+from roost_engine.prediction.speed.job_class import ALL_CLASSES
+from roost_engine.prediction.speed.speed_table import ModelSpeeds, TableOfSpeeds
+from roost_engine.prediction.speed.tier_speeds import TierSpeeds
 from roost_engine.scoring.heuristic import HeuristicScore
 from roost_engine.testing.builders import job
 from roost_formats.models.score import load_score_policy

@@ -1,4 +1,4 @@
-"""Fits the speed profiles on public tables and prints worlds/fitted_profiles.py.
+"""Fits the speed profiles on public tables and prints worlds/speed/fitted_profiles.py.
 
     benchmarks/fit_profiles.py --data ../shared/data/throughput > FILE
 
@@ -10,19 +10,19 @@ import json
 from dataclasses import fields
 from pathlib import Path
 
-from roost_sim.worlds.profile_fit import GAVEL, MURI, POLLUX, fit_folder
-from roost_sim.worlds.profiles import Profile
+from roost_sim.worlds.speed.profile_fit import GAVEL, MURI, POLLUX, fit_folder
+from roost_sim.worlds.speed.profiles import Profile
 
 _SOURCES = {GAVEL: "GAVEL", MURI: "MURI", POLLUX: "POLLUX"}
 HEADER = '''\
 """Speed profiles: figures fitted on public tables of step times. Printed by a program.
 
 Written by benchmarks/fit_profiles.py; do not edit. Licences of the tables: Pollux (petuum/adaptdl)
-and Muri Apache-2.0, Gavel MIT. How the terms read: roost_sim.worlds.profiles.
+and Muri Apache-2.0, Gavel MIT. How the terms read: roost_sim.worlds.speed.profiles.
 """
 
-from roost_sim.worlds.profile_fit import GAVEL, MURI, POLLUX
-from roost_sim.worlds.profiles import Profile
+from roost_sim.worlds.speed.profile_fit import GAVEL, MURI, POLLUX
+from roost_sim.worlds.speed.profiles import Profile
 '''
 
 

@@ -21,9 +21,9 @@ from roost_engine.domain.topology import Level, Link, LinkMatrix
 from roost_engine.placement.candidates import Listing
 from roost_engine.placement.wide_search import WideSearch
 from roost_engine.policies.protocols import ScoreQuestion
-from roost_engine.prediction.interference_estimates import InterferenceEstimates
-from roost_engine.prediction.interference_model import Cases
-from roost_engine.prediction.interference_vector import WIDTH
+from roost_engine.prediction.interference.interference_estimates import InterferenceEstimates
+from roost_engine.prediction.interference.interference_model import Cases
+from roost_engine.prediction.interference.interference_vector import WIDTH
 from roost_engine.scoring.graph_jobs import typical
 from roost_engine.scoring.heuristic import HeuristicScore
 from roost_engine.scoring.neighbours import NeighbourScore

@@ -24,8 +24,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, TextIO, TypeAlias
 
-from roost_probe.nvml import Nvml
-from roost_probe.sampler import Sampler
+from roost_probe.driver.nvml import Nvml
+from roost_probe.node.sampler import Sampler
 from roost_probe.show import sample_rows
 from roost_train.errors import TrainError
 from roost_train.pairs.pair_measuring import Window, measure, pairs_of

@@ -13,7 +13,7 @@ from roost_engine.engine import Engine, EngineConfig
 from roost_engine.plugins.plugins import Knowledge, Plugins
 from roost_engine.plugins.stacks import OrderKind
 from roost_engine.prediction.predictors import Predictors
-from roost_engine.prediction.speed import SeenRuns
+from roost_engine.prediction.speed.speed_predictor import SeenRuns
 from roost_engine.scoring.heuristic import HeuristicScore
 from roost_engine.testing.builders import job
 from roost_formats.journal.codec import encode

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roost_engine.domain.model import JobId, JobSpec
-from roost_engine.prediction.run_times import RunTimes
+from roost_engine.prediction.run_time.run_times import RunTimes
 from roost_sim.information.altered_history import AlteredHistory
 from roost_sim.information.trace_history import PastJobs, learned_from
 from roost_sim.traces.formats import load_trace

@@ -48,8 +48,8 @@ EXCEPTIONS = {
     "simulator/roost_sim/traces/arrival": _RECORD,
     "simulator/roost_sim/traces/fitted_histories": _DATA,
     "simulator/roost_sim/traces/fitted_traces": _DATA,
-    "simulator/roost_sim/worlds/dally_models": _DATA,
-    "simulator/roost_sim/worlds/fitted_profiles": _DATA,
+    "simulator/roost_sim/worlds/speed/dally_models": _DATA,
+    "simulator/roost_sim/worlds/speed/fitted_profiles": _DATA,
     "probes/roost_probe/errors": _TYPES,
     "training/roost_train/errors": _TYPES,
 }

@@ -11,26 +11,26 @@ from typing import Any
 import click
 import grpc
 
-from roostctl.client import DEFAULT_ADDRESS, DEFAULT_TIMEOUT_S, CallFailed
-from roostctl.cmd_audit import audit
-from roostctl.cmd_completion import completion
-from roostctl.cmd_eta import eta
-from roostctl.cmd_explain import explain
-from roostctl.cmd_interference import interference
-from roostctl.cmd_job import job
-from roostctl.cmd_jobs import jobs
-from roostctl.cmd_mode import mode
-from roostctl.cmd_node import node
-from roostctl.cmd_nodes import nodes
-from roostctl.cmd_policy import policy
-from roostctl.cmd_report import report
-from roostctl.cmd_status import status
-from roostctl.cmd_timers import timers
-from roostctl.cmd_top import top
-from roostctl.cmd_topology import topology
-from roostctl.cmd_waste import waste
-from roostctl.options import Options, Seconds, check_address
-from roostctl.output import complain
+from roostctl.clients.calls import DEFAULT_ADDRESS, DEFAULT_TIMEOUT_S, CallFailed
+from roostctl.commands.audit import audit
+from roostctl.commands.completion import completion
+from roostctl.commands.eta import eta
+from roostctl.commands.explain import explain
+from roostctl.commands.interference import interference
+from roostctl.commands.job import job
+from roostctl.commands.jobs import jobs
+from roostctl.commands.mode import mode
+from roostctl.commands.node import node
+from roostctl.commands.nodes import nodes
+from roostctl.commands.policy import policy
+from roostctl.commands.report import report
+from roostctl.commands.status import status
+from roostctl.commands.timers import timers
+from roostctl.commands.top import top
+from roostctl.commands.topology import topology
+from roostctl.commands.waste import waste
+from roostctl.options.common import Options, Seconds, check_address
+from roostctl.output.console import complain
 
 # 0 is success; docs/roostctl.md has the same table.
 EXIT_CODES: Mapping[grpc.StatusCode, int] = {

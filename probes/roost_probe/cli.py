@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from roost_probe.driver.nvml_process import NvmlProcess
 from roost_probe.errors import ProbeError, SettingsError
-from roost_probe.nvml_process import NvmlProcess
 from roost_probe.version import VERSION
 
 if TYPE_CHECKING:
-    from roost_probe.daemon_link import Tls
+    from roost_probe.agent.daemon_link import Tls
 
 DEFAULT_PORT = 7471
 
@@ -84,8 +84,8 @@ def _driver(options: argparse.Namespace) -> NvmlProcess:
 
 
 async def _print_topology(options: argparse.Namespace) -> int:
+    from roost_probe.node.topology import Topology
     from roost_probe.show import format_json, format_matrix
-    from roost_probe.topology import Topology
 
     driver = _driver(options)
     try:
@@ -99,7 +99,7 @@ async def _print_topology(options: argparse.Namespace) -> int:
 
 
 async def _print_once(options: argparse.Namespace) -> int:
-    from roost_probe.sampler import Sampler
+    from roost_probe.node.sampler import Sampler
     from roost_probe.show import format_sample, format_sample_json
 
     driver, sampler = _driver(options), Sampler()
@@ -116,10 +116,10 @@ async def _print_once(options: argparse.Namespace) -> int:
 
 def _run_agent(options: argparse.Namespace) -> int:
     # Printing needs no gRPC, and gRPC is most of the start-up time.
-    from roost_probe.agent import Agent, AgentSettings, run_until_stopped
-    from roost_probe.daemon_link import DaemonAddress
-    from roost_probe.monitor import Monitor
-    from roost_probe.notify import Notifier
+    from roost_probe.agent.agent import Agent, AgentSettings, run_until_stopped
+    from roost_probe.agent.daemon_link import DaemonAddress
+    from roost_probe.agent.notify import Notifier
+    from roost_probe.node.monitor import Monitor
 
     if not options.daemon:
         raise SettingsError("--daemon HOST:PORT is missing")
@@ -144,7 +144,7 @@ def _target(daemon: str) -> str:
 
 
 def _tls(options: argparse.Namespace) -> "Tls | None":
-    from roost_probe.daemon_link import Tls
+    from roost_probe.agent.daemon_link import Tls
 
     files = (options.tls_ca, options.tls_cert, options.tls_key)
     if not any(files):

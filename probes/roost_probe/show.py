@@ -3,9 +3,9 @@
 import json
 from typing import TypeAlias
 
-from roost_probe.pci import SYMBOLS
-from roost_probe.readings import DriverFacts
-from roost_probe.topology import Topology
+from roost_probe.driver.readings import DriverFacts
+from roost_probe.node.pci import SYMBOLS
+from roost_probe.node.topology import Topology
 from roost_proto.v1 import telemetry_pb2
 
 Row: TypeAlias = dict[str, float | int | None]

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from tests.cli.conftest import Run
 
 from roost_proto.v1 import operator_pb2 as pb
-from roostctl.client import OperatorClient
+from roostctl.clients.operator import OperatorClient
 from roostctl.main import EXIT_CODES, EXIT_DAEMON_FAULT, cli
 from roostctl.testing import FakeOperator
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from tests.conftest import missing
 
-from roostd.rpc.limits import probe_options
+from roostd.rpc.access.limits import probe_options
 
 UNIT = Path(__file__).parents[2] / "daemon" / "systemd" / "roostd.service"
 UNPIN = UNIT.parents[2] / "slurm_glue" / "systemd"

@@ -22,10 +22,15 @@ from roostd.testing.slurm_stand_in import SlurmStandIn
 TABLES = (
     "packages",
     "roost_engine",
+    "roost_engine.prediction",
     "roost_formats",
     "roostd",
     "roostd.app",
+    "roostd.rpc",
+    "roost_probe",
+    "roostctl",
     "roost_sim",
+    "roost_sim.worlds",
     "roost_slurm",
     "roost_train",
 )

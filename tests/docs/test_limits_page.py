@@ -28,4 +28,4 @@ def test_the_page_has_the_limits_of_a_module(module: str) -> None:
 
 def test_the_page_names_the_modules_of_limits() -> None:
     found = {path for path in TABLES if path.endswith("limits")}
-    assert found == {"roost_slurm.text.limits", "roostd.slurm.limits", "roostd.rpc.limits"}
+    assert found == {"roost_slurm.text.limits", "roostd.slurm.limits", "roostd.rpc.access.limits"}

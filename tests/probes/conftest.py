@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 from tests.conftest import missing
 
-from roost_probe.nvml_process import NvmlProcess
+from roost_probe.driver.nvml_process import NvmlProcess
 from roost_probe.testing.description import NodeDescription, load_topology, parse_description
 from roost_probe.testing.fake_driver import FakeDriver, make_sysfs
 from roost_probe.testing.library import build_library, find_compiler

@@ -16,10 +16,10 @@ import pytest
 from tests.probes.conftest import FakeNodeFactory, ProcessFactory
 
 from roost_probe.cli import main
+from roost_probe.driver.readings import GpuFacts, GpuLoad
 from roost_probe.errors import DriverFault
-from roost_probe.readings import GpuFacts, GpuLoad
-from roost_probe.sampler import Sampler
-from roost_probe.topology import Topology
+from roost_probe.node.sampler import Sampler
+from roost_probe.node.topology import Topology
 
 _FAKE = """
 topology: nvswitch8

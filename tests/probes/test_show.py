@@ -3,10 +3,11 @@
 import json
 from pathlib import Path
 
-from roost_probe.nic import Nic
-from roost_probe.pci import Level, PciPath
-from roost_probe.readings import DriverFacts, DriverLoad, GpuFacts, GpuLoad
-from roost_probe.sampler import Sampler
+from roost_probe.driver.readings import DriverFacts, DriverLoad, GpuFacts, GpuLoad
+from roost_probe.node.nic import Nic
+from roost_probe.node.pci import Level, PciPath
+from roost_probe.node.sampler import Sampler
+from roost_probe.node.topology import Link, Topology
 from roost_probe.show import (
     format_json,
     format_matrix,
@@ -15,7 +16,6 @@ from roost_probe.show import (
     sample_rows,
     symbol_matrix,
 )
-from roost_probe.topology import Link, Topology
 
 
 def nic(name: str, *levels: Level) -> Nic:

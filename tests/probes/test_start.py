@@ -13,7 +13,7 @@ from roost_probe.testing.server import FakeDaemon
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_during_the_imports_is_no_traceback(number: signal.Signals) -> None:
-    assert_ends_quietly("roost_probe.start", "roost_probe.nvml_process", number)
+    assert_ends_quietly("roost_probe.start", "roost_probe.driver.nvml_process", number)
 
 
 @pytest.mark.nvml

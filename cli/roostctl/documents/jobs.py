@@ -5,7 +5,7 @@ from typing import TypedDict
 from roost_proto.v1 import operator_pb2 as pb
 from roostctl.documents.eta import TimeDocument, time_document
 from roostctl.documents.values import finite, job_state_word, real, whole
-from roostctl.job_filter import login
+from roostctl.output.logins import login
 
 
 class AllocationDocument(TypedDict):

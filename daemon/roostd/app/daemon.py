@@ -26,7 +26,7 @@ from roostd.ops.metrics_server import MetricsServer, serve_metrics
 from roostd.ops.notify import Notifier
 from roostd.ops.stall_watch import StallWatch
 from roostd.page.server import serve_page
-from roostd.rpc.roles import Roles
+from roostd.rpc.access.roles import Roles
 from roostd.slurm.lease_plan import RENEWALS
 from roostd.slurm.port import SlurmPort
 from roostd.state import DaemonState

@@ -12,8 +12,8 @@ from roost_engine.engine import Engine, EngineConfig
 from roost_engine.plugins.plugins import Models, Plugins
 from roost_engine.policies.neighbour_losses import PredictsLosses
 from roost_engine.policies.protocols import ScorePolicy
-from roost_engine.prediction.run_time_model import RunTimeBlend
-from roost_engine.prediction.speed_table import ModelSpeeds
+from roost_engine.prediction.run_time.run_time_model import RunTimeBlend
+from roost_engine.prediction.speed.speed_table import ModelSpeeds
 from roost_engine.scoring.heuristic import HeuristicScore
 from roost_engine.sharing.pairs import PairSpeed
 from roost_formats.journal.codec import encode

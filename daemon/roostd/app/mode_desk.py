@@ -8,7 +8,7 @@ from roostd.app.promotion.policy_desk import PolicyDesk
 from roostd.config.config import Config, Mode, Partition
 from roostd.ops import audit
 from roostd.rpc.errors import UnknownPartition
-from roostd.rpc.modes import ModeChange
+from roostd.rpc.services.modes import ModeChange
 from roostd.state import DaemonState
 
 _log = structlog.get_logger(__name__)

@@ -17,7 +17,7 @@ from roost_engine.gate.timers import TimerConfig
 from roost_engine.plugins.gate_kinds import GateNumbers, gate_numbers
 from roost_engine.plugins.policy_kinds import PreemptionNumbers, ends_of
 from roost_engine.plugins.stacks import GateKind, OrderKind, PlacementKind, PreemptionKind
-from roost_engine.prediction.foreseen_ends import EndsConfig
+from roost_engine.prediction.run_time.foreseen_ends import EndsConfig
 from roost_engine.prediction.service import ServiceIndex
 from roost_engine.preemption.network_preemption import NetworkPreemptionConfig
 from roost_engine.preemption.rules import LasMovesConfig, LearnedMovesConfig, LeasesConfig

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from math import isfinite
 from pathlib import Path
 
-from roost_engine.prediction.speed_table import ModelSpeeds
-from roost_engine.prediction.tier_speeds import TierSpeeds
+from roost_engine.prediction.speed.speed_table import ModelSpeeds
+from roost_engine.prediction.speed.tier_speeds import TierSpeeds
 from roostd.config.csv_table import read_table
 
 HEADS = ("model", "gpus", "node", "rack", "across")

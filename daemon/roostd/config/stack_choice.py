@@ -9,7 +9,7 @@ from typing import TypeVar
 from roost_engine.engine import EngineConfig
 from roost_engine.plugins.plugins import Knowledge, Plugins
 from roost_engine.plugins.stacks import STACKS, OrderKind, PreemptionKind, Stack
-from roost_engine.prediction.speed_table import ModelSpeeds
+from roost_engine.prediction.speed.speed_table import ModelSpeeds
 from roost_engine.queue.learned_order import Fairness
 from roost_formats.yaml.tree import KeyPath
 from roostd.config.decisions import (

@@ -21,9 +21,9 @@ from roost_engine.job_record import JobState, KnownJob
 from roost_engine.queue.outlook import Outlook
 from roost_proto.v1 import operator_pb2 as pb
 from roostd.page.slices import Slices
-from roostd.rpc import convert, timers
-from roostd.rpc.jobs import listed_job
-from roostd.rpc.outlook import outlooks
+from roostd.rpc.messages import convert, timers
+from roostd.rpc.messages.jobs import listed_job
+from roostd.rpc.messages.outlook import outlooks
 from roostd.state import DaemonState
 from roostd.telemetry.board import NodeReport
 from roostd.telemetry.probe_messages import column

@@ -31,20 +31,20 @@ from roost_proto.v1 import (
 from roostd.config.listen import Listen
 from roostd.ops.files import file_limit
 from roostd.ops.metrics import Metrics
-from roostd.rpc.admin import AdminService, ReportEvent
-from roostd.rpc.auth import clear_socket, guard_socket, remove_socket
-from roostd.rpc.certificates import CertificateFiles, Revocations
+from roostd.rpc.access.certificates import CertificateFiles, Revocations
+from roostd.rpc.access.limits import OPERATOR_CALL_LIMIT, operator_options, probe_options
+from roostd.rpc.access.roles import Access, RoleCheck
+from roostd.rpc.access.socket_files import clear_socket, guard_socket, remove_socket
+from roostd.rpc.access.socket_front import SocketFront
 from roostd.rpc.errors import ErrorInterceptor
-from roostd.rpc.interference import InterferenceService
-from roostd.rpc.limits import OPERATOR_CALL_LIMIT, operator_options, probe_options
-from roostd.rpc.modes import ModeAdminService, ModeDesk
-from roostd.rpc.operator import OperatorService
-from roostd.rpc.placement import PlacementService
-from roostd.rpc.policies import PoliciesService, PolicyAdminService, PolicyDesk
-from roostd.rpc.roles import Access, RoleCheck
-from roostd.rpc.socket_front import SocketFront
-from roostd.rpc.telemetry import TelemetryService
-from roostd.rpc.waste import WasteService
+from roostd.rpc.services.admin import AdminService, ReportEvent
+from roostd.rpc.services.interference import InterferenceService
+from roostd.rpc.services.modes import ModeAdminService, ModeDesk
+from roostd.rpc.services.operator import OperatorService
+from roostd.rpc.services.placement import PlacementService
+from roostd.rpc.services.policies import PoliciesService, PolicyAdminService, PolicyDesk
+from roostd.rpc.services.telemetry import TelemetryService
+from roostd.rpc.services.waste import WasteService
 from roostd.state import DaemonState
 
 TELEMETRY = telemetry_pb2.DESCRIPTOR.services_by_name["Telemetry"].full_name

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from itertools import islice
 
 from roost_engine.domain.errors import RoostError
-from roost_engine.prediction.history_kinds import normalised
+from roost_engine.prediction.run_time.history_kinds import normalised
 
 LEAST_RUNS = 3
 MARGIN_FRAC = 0.2

@@ -11,7 +11,13 @@ from operator import attrgetter
 
 from roost_engine.domain.errors import RoostError
 from roost_engine.domain.job_kind import user_and_name
-from roost_engine.prediction.interference_table import ALONE, MOST_ROWS, Key, Residuals, TableState
+from roost_engine.prediction.interference.interference_table import (
+    ALONE,
+    MOST_ROWS,
+    Key,
+    Residuals,
+    TableState,
+)
 
 MOST_BYTES = 32 << 20  # ten thousand rows with the longest names of jobs take less
 _SCHEMA = "roost.interference-file/1"

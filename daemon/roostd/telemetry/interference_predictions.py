@@ -15,8 +15,8 @@ from roost_engine.domain.model import JobId, JobSpec
 from roost_engine.engine import Engine
 from roost_engine.job_record import JobRecord
 from roost_engine.policies.neighbour_losses import PredictsLosses
-from roost_engine.prediction.interference_estimates import InterferenceEstimates
-from roost_engine.prediction.interference_model import InterferenceModel
+from roost_engine.prediction.interference.interference_estimates import InterferenceEstimates
+from roost_engine.prediction.interference.interference_model import InterferenceModel
 from roost_engine.scoring.neighbours import NeighbourScore
 from roost_formats.models.interference import load_interference
 from roostd.telemetry.progress import Expected

@@ -5,7 +5,7 @@ from math import log
 from typing import TypeAlias
 
 from roost_engine.domain.pair_correction import PairCorrection
-from roost_engine.prediction.interference_table import ALONE, Residuals, TableState
+from roost_engine.prediction.interference.interference_table import ALONE, Residuals, TableState
 
 MOST_PAIRS = 2_000  # a run of the journal begins with them, about 100 bytes each
 LEAST_MEAN = 0.005  # half a percent of speed; less is noise

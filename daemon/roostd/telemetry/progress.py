@@ -14,8 +14,8 @@ from roost_engine.domain.events import SpeedSeen
 from roost_engine.domain.job_kind import kind_of
 from roost_engine.domain.model import JobId
 from roost_engine.job_record import JobRecord
-from roost_engine.prediction.interference_model import PRIOR_SPREAD
-from roost_engine.prediction.interference_table import InterferenceTable
+from roost_engine.prediction.interference.interference_model import PRIOR_SPREAD
+from roost_engine.prediction.interference.interference_table import InterferenceTable
 from roostd.telemetry.interference_file import Learned
 
 _WINDOW_S = 20.0

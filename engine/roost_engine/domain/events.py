@@ -266,7 +266,7 @@ class TimerPinned:
     """An operator set a timer of the gate by hand, or returned it to the gate.
 
     Attributes:
-        timer: the timer's name, as prediction.job_class.TimerClass writes it.
+        timer: the timer's name, as prediction.speed.job_class.TimerClass writes it.
         pinned_s: the timer's value from now on; None: the gate tunes the timer again.
     """
 

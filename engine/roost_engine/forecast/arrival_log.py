@@ -14,9 +14,9 @@ from roost_engine.engine import Engine
 from roost_engine.job_record import JobRecord, JobState
 from roost_engine.policies.protocols import KeyedOrder, SortKey
 from roost_engine.policies.slots import key_if_answered
-from roost_engine.prediction.history import RunTimeHistory
-from roost_engine.prediction.history_kinds import kinds_of
-from roost_engine.prediction.run_times import RunTimes
+from roost_engine.prediction.run_time.history import RunTimeHistory
+from roost_engine.prediction.run_time.history_kinds import kinds_of
+from roost_engine.prediction.run_time.run_times import RunTimes
 from roost_engine.prediction.service import done_s
 from roost_engine.queue.orders import ExpectingOrder, ValuedOrder
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from roost_engine.prediction.run_times import BAND_COUNT, ENDS_S, STARTS_S, RunTimes
+from roost_engine.prediction.run_time.run_times import BAND_COUNT, ENDS_S, STARTS_S, RunTimes
 
 _STARTS_S, _ENDS_S = np.array(STARTS_S), np.array(ENDS_S)
 _SHORTEST_S = 1.0

@@ -25,7 +25,7 @@ from roost_engine.job_record import WAITS, JobRecord, JobState, KnownJob
 from roost_engine.placement.eligibility import usable_nodes
 from roost_engine.policies.preemption_protocols import Displacement, ValuedPreemption
 from roost_engine.policies.protocols import ShapedCandidates
-from roost_engine.prediction.run_times import RunTimes
+from roost_engine.prediction.run_time.run_times import RunTimes
 from roost_engine.prediction.service import done_s
 from roost_engine.queue.group import Demand, demand_of
 from roost_engine.queue.orders import ValuedOrder, attained_service

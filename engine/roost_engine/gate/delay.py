@@ -48,9 +48,9 @@ from roost_engine.gate.timers import TARGETS, TimerConfig, Timers, TimersState
 from roost_engine.gate.waiting_curve import WaitSample
 from roost_engine.job_record import JobRecord
 from roost_engine.policies.protocols import Allow, Defer, GateVerdict, Offer, WaitEnded
-from roost_engine.prediction.job_class import Sensitivity, TimerClass
 from roost_engine.prediction.predictors import Predictors
-from roost_engine.prediction.speed import SpeedEstimate
+from roost_engine.prediction.speed.job_class import Sensitivity, TimerClass
+from roost_engine.prediction.speed.speed_predictor import SpeedEstimate
 
 _SHORTEST_S = 1.0  # a wait that ends sooner is not worth an alarm
 _RUN_FRAC = 0.5  # of the remaining run time on the offered GPUs: the longest timer

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from roost_engine.domain.model import JobId
 from roost_engine.gate.timers import Timers, TimersState
 from roost_engine.gate.waiting_curve import WaitSample
-from roost_engine.prediction.job_class import TimerClass
+from roost_engine.prediction.speed.job_class import TimerClass
 
 LEAST_LOST_FRAC = 0.05  # less is not worth a wait; and what costs less is a quiet place
 _QUIET = 0  # the number of the waiting curves: they are of one kind

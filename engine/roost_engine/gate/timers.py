@@ -15,7 +15,7 @@ from roost_engine.domain.tier import Tier
 from roost_engine.gate.dally import node_timer_leases, rack_timer_leases
 from roost_engine.gate.waiting_curve import WaitHistory, WaitingCurve, WaitSample, exponential_prior
 from roost_engine.policies.protocols import TimerView
-from roost_engine.prediction.job_class import TimerClass
+from roost_engine.prediction.speed.job_class import TimerClass
 
 TARGETS = (Tier.NODE, Tier.RACK)  # tiers for which a job may wait
 _ENOUGH_WEIGHT = 5.0  # a class with this weight of waits of its own uses them alone

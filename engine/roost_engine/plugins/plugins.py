@@ -34,13 +34,13 @@ from roost_engine.policies.protocols import (
     TunableTimers,
 )
 from roost_engine.policies.slots import RUN_TIMES
-from roost_engine.prediction.foreseen_ends import EndsConfig
-from roost_engine.prediction.history import HistoryState, RunTimeHistory
 from roost_engine.prediction.predictors import Predictors, PredictorsState
-from roost_engine.prediction.run_time_model import HISTORY_NAME, RunTimeBlend
-from roost_engine.prediction.speed import SpeedPredictor, SpeedState
-from roost_engine.prediction.speed_table import ModelSpeeds, TableOfSpeeds
-from roost_engine.prediction.tier_speeds import SpeedTable
+from roost_engine.prediction.run_time.foreseen_ends import EndsConfig
+from roost_engine.prediction.run_time.history import HistoryState, RunTimeHistory
+from roost_engine.prediction.run_time.run_time_model import HISTORY_NAME, RunTimeBlend
+from roost_engine.prediction.speed.speed_predictor import SpeedPredictor, SpeedState
+from roost_engine.prediction.speed.speed_table import ModelSpeeds, TableOfSpeeds
+from roost_engine.prediction.speed.tier_speeds import SpeedTable
 from roost_engine.preemption.network_preemption import (
     NetworkPreemption,
     PreemptionState,

@@ -14,10 +14,10 @@ from roost_engine.policies.protocols import (
     CandidatePolicy,
     OrderPolicy,
 )
-from roost_engine.prediction.foreseen_ends import EndsConfig
 from roost_engine.prediction.predictors import Predictors
-from roost_engine.prediction.speed import SpeedPredictor
-from roost_engine.prediction.tier_speeds import SpeedTable
+from roost_engine.prediction.run_time.foreseen_ends import EndsConfig
+from roost_engine.prediction.speed.speed_predictor import SpeedPredictor
+from roost_engine.prediction.speed.tier_speeds import SpeedTable
 from roost_engine.preemption.network_preemption import (
     NetworkPreemption,
     NetworkPreemptionConfig,

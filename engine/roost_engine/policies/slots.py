@@ -3,7 +3,7 @@
 A policy may raise anything and answer anything. No fault of one escapes `Engine.step` or stops a
 pass: the fault is counted, reported once a step by a PolicyFailed action, and the heuristic's
 answer is used. The preemption slot is in `preemption_slot`. The score slot is in `scoring.scorer`;
-its faults are in the Decision. The run-times slot is in `prediction.run_time_model`.
+its faults are in the Decision. The run-times slot is in `prediction.run_time.run_time_model`.
 
 | slot       | heuristic                                  |
 |------------|--------------------------------------------|
@@ -273,7 +273,7 @@ class JobPredictor(Protocol):
 
 
 class TimesLeft(Protocol):
-    """How long a job may still run: see prediction.run_times.RunTimes."""
+    """How long a job may still run: see prediction.run_time.run_times.RunTimes."""
 
     def quantile_s(self, frac: float) -> float:
         """Return the seconds that this share of such jobs stays below."""

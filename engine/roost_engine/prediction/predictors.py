@@ -16,19 +16,24 @@ from roost_engine.job_record import JobRecord
 from roost_engine.policies.protocols import RunEnded, WaitEnded
 from roost_engine.policies.slots import FaultLog
 from roost_engine.prediction.backlog import Backlog
-from roost_engine.prediction.history import HistoryState, RunTimeHistory
-from roost_engine.prediction.job_class import TimerClass
 from roost_engine.prediction.noted_dict import NotedDict
-from roost_engine.prediction.run_time_model import (
+from roost_engine.prediction.run_time.history import HistoryState, RunTimeHistory
+from roost_engine.prediction.run_time.run_time_model import (
     HISTORY_NAME,
     BlendedRunTimes,
     RunTimeBlend,
     RunTimeModel,
 )
-from roost_engine.prediction.run_times import RunTimes
+from roost_engine.prediction.run_time.run_times import RunTimes
 from roost_engine.prediction.service import ServiceLeft, done_s
-from roost_engine.prediction.speed import SpeedEstimate, SpeedPredictor, SpeedState, work_s
-from roost_engine.prediction.tier_speeds import SpeedTable
+from roost_engine.prediction.speed.job_class import TimerClass
+from roost_engine.prediction.speed.speed_predictor import (
+    SpeedEstimate,
+    SpeedPredictor,
+    SpeedState,
+    work_s,
+)
+from roost_engine.prediction.speed.tier_speeds import SpeedTable
 from roost_engine.prediction.user_service import UserService, UserServiceState
 
 

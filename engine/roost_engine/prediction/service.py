@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from roost_engine.domain.model import JobId
 from roost_engine.job_record import JobRecord
-from roost_engine.prediction.run_times import RunTimes
+from roost_engine.prediction.run_time.run_times import RunTimes
 
 _FRESH_S = 360.0  # in that time the age of a job changes little
 _MOST_VALUES = 100_000

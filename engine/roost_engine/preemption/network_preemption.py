@@ -35,7 +35,7 @@ from math import inf
 
 from roost_engine.domain.model import JobId
 from roost_engine.job_record import JobRecord
-from roost_engine.prediction.speed import SpeedPredictor
+from roost_engine.prediction.speed.speed_predictor import SpeedPredictor
 
 _HOUR_S = 3_600.0
 # Patience and leases end without an event, so the engine reviews the jobs ten times per patience,

@@ -3,7 +3,7 @@
     key(j)    = from(j) + min(AGEING · service(j), window(j))        the lowest goes first
     window(j) = WINDOW + BACKLOGS · (what waits, in GPU-seconds) / (GPUs that work)
 
-service: expected GPU-seconds of the job, by the run times of jobs like it (prediction.history).
+service: expected GPU-seconds of the job, by the run times of jobs like it (`run_time.history`).
 from: when the job was submitted, or its begin time. A job is overtaken by no job that became
 eligible after from(j) + window(j), whatever is predicted: such a job has a higher key. So there is
 a bound to what may be served before it: the jobs that came until then. The window grows with the
@@ -29,7 +29,7 @@ from roost_engine.job_record import JobRecord
 from roost_engine.policies.heuristics import ranked_by_key, submission_key
 from roost_engine.policies.protocols import QueueView, SortKey
 from roost_engine.prediction.predictors import Predictors
-from roost_engine.prediction.run_times import RunTimes
+from roost_engine.prediction.run_time.run_times import RunTimes
 from roost_engine.prediction.service import ServiceIndex, expected_s
 
 # A job of which nothing else is known than its GPUs counts as one of so many: their number alone

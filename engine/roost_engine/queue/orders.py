@@ -13,8 +13,8 @@ from roost_engine.domain.tier import Tier
 from roost_engine.job_record import JobRecord
 from roost_engine.policies.heuristics import ranked_by_key, submission_key
 from roost_engine.policies.protocols import KeyedOrder, QueueView, SortKey
-from roost_engine.prediction.run_times import RunTimes
-from roost_engine.prediction.speed import SpeedPredictor
+from roost_engine.prediction.run_time.run_times import RunTimes
+from roost_engine.prediction.speed.speed_predictor import SpeedPredictor
 
 Value: TypeAlias = Callable[[JobRecord, float], SortKey]  # of (job, engine time)
 

@@ -12,7 +12,7 @@ from roost_engine.job_record import JobRecord, JobState
 from roost_engine.policies.heuristics import submission_key
 from roost_engine.policies.protocols import OrderPolicy, SortKey
 from roost_engine.prediction.predictors import Predictors
-from roost_engine.prediction.run_times import RunTimes
+from roost_engine.prediction.run_time.run_times import RunTimes
 from roost_engine.prediction.service import ServiceIndex, expected_s
 from roost_engine.queue.orders import ExpectingOrder
 

@@ -28,7 +28,7 @@ from roost_engine.domain.value import value
 from roost_engine.job_record import JobRecord
 from roost_engine.policies.protocols import QueueView
 from roost_engine.prediction.predictors import Predictors
-from roost_engine.prediction.run_times import ENDS_S, STARTS_S, RunTimes
+from roost_engine.prediction.run_time.run_times import ENDS_S, STARTS_S, RunTimes
 from roost_engine.queue.cluster_image import SECONDS_PER_UNIT, UNITS, ClusterImage, gpu_count_of
 from roost_engine.queue.selector_columns import (
     CLUSTER_COLUMNS,

@@ -21,7 +21,7 @@ from roost_engine.job_record import (
     JobState,
 )
 from roost_engine.placement.reservation import Reservation
-from roost_engine.prediction.foreseen_ends import (
+from roost_engine.prediction.run_time.foreseen_ends import (
     EndsConfig,
     RunTimeSource,
     guess,

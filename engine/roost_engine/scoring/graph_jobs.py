@@ -33,7 +33,7 @@ class ReadsCommunication(Protocol):
         """Ask this from now on; without it jobs are typical."""
 
 
-_TYPICAL = Communication(0.0, 0.3, 0.4)  # the complement of prediction.speed.UNKNOWN_SPEEDS
+_TYPICAL = Communication(0.0, 0.3, 0.4)  # the complement of speed_predictor.UNKNOWN_SPEEDS
 
 
 def typical(job: JobSpec | None, gpu_count: int) -> Communication:

@@ -10,7 +10,7 @@ Array = NDArray[np.float32]
 
 
 class Interference(Protocol):
-    """Predicts slowdowns; prediction.interference_estimates has it.
+    """Predicts slowdowns; prediction.interference.interference_estimates has it.
 
     Attributes:
         name: of the model.

@@ -28,7 +28,7 @@ from roost_engine.scoring.set_rows import SetRows
 
 Array = NDArray[np.float32]
 
-# Links between nodes are a quarter as fast as PCIe, per GPU: the rule of prediction.speed.
+# Links between nodes are a quarter as fast as PCIe, per GPU: the rule of speed_predictor.
 _NETWORK_SLOWDOWN = 4.0
 _TIER_COUNT = len(Tier)
 _LEVEL_NUMBERS = np.arange(len(LEVELS))[:, None]

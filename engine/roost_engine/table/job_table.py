@@ -25,7 +25,7 @@ from roost_engine.job_record import (
     shares_of,
 )
 from roost_engine.policies.slots import GateSlot, OrderSlot, PredictorSlot
-from roost_engine.prediction.foreseen_ends import EndsConfig, ForeseenEnds
+from roost_engine.prediction.run_time.foreseen_ends import EndsConfig, ForeseenEnds
 from roost_engine.queue.job_queue import JobQueue
 from roost_engine.queue.quotas import Quotas
 from roost_engine.table.outcomes import Outcomes
@@ -240,7 +240,7 @@ class JobTable:
     def ends(self, at_s: float) -> Iterable[tuple[float, JobId]]:
         """Return when jobs that hold resources will have ended, in order of time.
 
-        That is by their time limits, unless a prediction stands in: see prediction.foreseen_ends.
+        That is by their time limits, unless a prediction stands in: see `foreseen_ends`.
         """
         self._run_ends.renew(at_s)
         starting = [

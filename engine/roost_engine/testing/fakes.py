@@ -12,7 +12,7 @@ from roost_engine.domain.model import JobId, JobSpec
 from roost_engine.job_record import JobRecord
 from roost_engine.policies.protocols import Allow, GateVerdict, Offer, QueueView, WaitEnded
 from roost_engine.prediction.predictors import Predictors
-from roost_engine.prediction.run_times import BAND_COUNT, RunTimes, band_of
+from roost_engine.prediction.run_time.run_times import BAND_COUNT, RunTimes, band_of
 
 
 class FakeScore:

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roost_engine.domain.tier import Tier
-from roost_engine.prediction.interference_model import TIER_COLUMNS, Cases
+from roost_engine.prediction.interference.interference_model import TIER_COLUMNS, Cases
 
 
 def case_of(

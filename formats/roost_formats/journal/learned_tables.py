@@ -14,12 +14,13 @@ import numpy as np
 
 from roost_engine.domain.errors import JournalError
 from roost_engine.domain.model import JobId
-from roost_engine.prediction import history, speed
-from roost_engine.prediction.history import HistoryState
-from roost_engine.prediction.history_kinds import KindSums, WatchedRun
 from roost_engine.prediction.predictors import PredictorsState
-from roost_engine.prediction.run_times import BAND_COUNT
-from roost_engine.prediction.speed import SeenRuns, SpeedState
+from roost_engine.prediction.run_time import history
+from roost_engine.prediction.run_time.history import HistoryState
+from roost_engine.prediction.run_time.history_kinds import KindSums, WatchedRun
+from roost_engine.prediction.run_time.run_times import BAND_COUNT
+from roost_engine.prediction.speed import speed_predictor
+from roost_engine.prediction.speed.speed_predictor import SeenRuns, SpeedState
 from roost_formats.journal.codec import decode, encode
 from roost_formats.journal.records import TableKey
 
@@ -27,7 +28,7 @@ _TURN = struct.Struct("<q")
 _KIND = struct.Struct(f"<d{2 * BAND_COUNT}fB")  # the sums of a kind; last_s follows
 _SEEN = struct.Struct("<8dq")  # SeenRuns
 _TYPES: Mapping[str, type[object]] = {
-    speed.SEEN_TABLE: SeenRuns,
+    speed_predictor.SEEN_TABLE: SeenRuns,
     history.KINDS_TABLE: KindSums,
     history.RUNNING_TABLE: WatchedRun,
 }
@@ -77,7 +78,7 @@ def decode_tables(entries: Mapping[TableKey, bytes]) -> tuple[PredictorsState, i
         tables[table][name] = _decoded(table, record)
         last_turn = turn
     state = PredictorsState(
-        speed=SpeedState(tuple(tables[speed.SEEN_TABLE].items())),
+        speed=SpeedState(tuple(tables[speed_predictor.SEEN_TABLE].items())),
         history=HistoryState.of(
             tables[history.KINDS_TABLE], _by_job(tables[history.RUNNING_TABLE])
         ),
@@ -103,7 +104,7 @@ def _decoded(table: str, record: bytes) -> object:
         match table:
             case history.KINDS_TABLE:
                 return _kind(record)
-            case speed.SEEN_TABLE:
+            case speed_predictor.SEEN_TABLE:
                 *sums, run_count = _finite(_SEEN.unpack(record))
                 busy_sum, busy_count = sums[6:]
                 return SeenRuns(sums[:3], sums[3:6], busy_sum, busy_count, int(run_count))

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roost_engine.domain.errors import PolicyError
-from roost_engine.prediction.interference_model import (
+from roost_engine.prediction.interference.interference_model import (
     BESIDE,
     LEVELS,
     OWN,
@@ -32,7 +32,7 @@ _TRIED_COUNT = 32
 
 
 class OnnxInterference:
-    """A prediction.interference_model.InterferenceModel; load_onnx_interference makes one.
+    """An interference_model.InterferenceModel; load_onnx_interference makes one.
 
     Args:
         model: the file, in its runtime.
@@ -44,13 +44,13 @@ class OnnxInterference:
         self._model, self.net = model, net
 
     def slowdowns(self, cases: Cases) -> Slowdowns:
-        """See prediction.interference_model.InterferenceModel; one call for the whole batch."""
+        """See interference_model.InterferenceModel; one call for the whole batch."""
         if self.net is not None:
             return checked(self.name, self.net.slowdowns(cases), len(cases.own))
         return self.ask_runtime(cases)
 
     def means(self, cases: Cases) -> NDArray[np.float32]:
-        """See prediction.interference_model.InterferenceModel."""
+        """See interference_model.InterferenceModel."""
         if self.net is not None:
             return checked_means(self.name, self.net.means(cases), len(cases.own))
         return self.ask_runtime(cases).mean

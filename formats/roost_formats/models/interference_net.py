@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from roost_engine.cluster.features import weighted_sums
 from roost_engine.domain.errors import PolicyError
-from roost_engine.prediction.interference_model import Cases, Slowdowns
+from roost_engine.prediction.interference.interference_model import Cases, Slowdowns
 from roost_formats.models.onnx_file import OnnxGraph
 
 Array = NDArray[np.float32]
@@ -106,7 +106,7 @@ class InterferenceNet:
         self._on_gpu = np.unique(np.concatenate(on_gpu))
 
     def slowdowns(self, cases: Cases) -> Slowdowns:
-        """See prediction.interference_model.InterferenceModel."""
+        """See interference_model.InterferenceModel."""
         own, beside, matrix = cases.own, cases.beside, self._matrix
         mean = self._by_host(own, beside)
         spread = self._host_spread * mean + matrix["tier_spread"].times(cases.tier)
@@ -120,7 +120,7 @@ class InterferenceNet:
         return Slowdowns(mean[:, 0], spread[:, 0])
 
     def means(self, cases: Cases) -> Array:
-        """See prediction.interference_model.InterferenceModel."""
+        """See interference_model.InterferenceModel."""
         own, beside = cases.own, cases.beside
         mean = self._by_host(own, beside)
         if self._has_gpu(beside):

@@ -16,14 +16,14 @@ INPUT_NAME, OUTPUT_NAME = RUN_TIMES.inputs[0].name, RUN_TIMES.outputs[0].name
 
 
 class OnnxRunTimes:
-    """A prediction.run_time_model.RunTimeModel; load_onnx_run_times makes one."""
+    """A prediction.run_time.run_time_model.RunTimeModel; load_onnx_run_times makes one."""
 
     def __init__(self, model: CheckedModel) -> None:
         self.name = model.name
         self._model = model
 
     def ending_fracs(self, features: NDArray[np.float32]) -> NDArray[np.float32]:
-        """See prediction.run_time_model.RunTimeModel."""
+        """See prediction.run_time.run_time_model.RunTimeModel."""
         return self._model.ask({INPUT_NAME: features})[OUTPUT_NAME]
 
 

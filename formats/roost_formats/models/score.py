@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from roost_engine.domain.errors import PolicyError
 from roost_engine.policies.protocols import ScorePolicy
-from roost_engine.prediction.interference_estimates import InterferenceEstimates
+from roost_engine.prediction.interference.interference_estimates import InterferenceEstimates
 from roost_engine.scoring.graph_score import GraphScore
 from roost_engine.scoring.heuristic import HeuristicScore
 from roost_engine.scoring.neighbours import NeighbourScore

@@ -15,11 +15,13 @@ from roost_engine.cluster.features import COLUMNS, SCHEMA_VERSION
 from roost_engine.domain.errors import PolicyError
 from roost_engine.gate.offer_features import CONTEXT_COLUMNS, OFFER_COLUMNS
 from roost_engine.gate.offer_features import SCHEMA_VERSION as GATE_SCHEMA_VERSION
-from roost_engine.prediction import interference_model as neighbours
-from roost_engine.prediction.interference_vector import VECTOR_COLUMNS
-from roost_engine.prediction.run_time_features import COLUMNS as RUN_TIME_COLUMNS
-from roost_engine.prediction.run_time_features import SCHEMA_VERSION as RUN_TIMES_SCHEMA_VERSION
-from roost_engine.prediction.run_times import BAND_COUNT
+from roost_engine.prediction.interference import interference_model as neighbours
+from roost_engine.prediction.interference.interference_vector import VECTOR_COLUMNS
+from roost_engine.prediction.run_time.run_time_features import COLUMNS as RUN_TIME_COLUMNS
+from roost_engine.prediction.run_time.run_time_features import (
+    SCHEMA_VERSION as RUN_TIMES_SCHEMA_VERSION,
+)
+from roost_engine.prediction.run_time.run_times import BAND_COUNT
 from roost_engine.scoring.graph_columns import (
     GRAPH_SCHEMA_VERSION,
     INPUT_COLUMNS,

@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from roost_engine.prediction.run_time_features import COLUMNS
-from roost_engine.prediction.run_times import BAND_COUNT
+from roost_engine.prediction.run_time.run_time_features import COLUMNS
+from roost_engine.prediction.run_time.run_times import BAND_COUNT
 from roost_formats.models.run_times import INPUT_NAME, OUTPUT_NAME
 from roost_formats.models.signature import RUN_TIMES
 from roost_formats.testing.onnx_models import (

@@ -7,7 +7,7 @@ from roost_probe.testing.layout import Layout, PciPlace
 
 
 def write_sysfs(root: Path, layout: Layout, nic_names: Sequence[str]) -> None:
-    """Write what roost_probe.nic reads: bus/pci/devices, class/infiniband, class/net.
+    """Write what roost_probe.node.nic reads: bus/pci/devices, class/infiniband, class/net.
 
     A NIC called eth* or en* becomes a net device, any other an InfiniBand device.
     """

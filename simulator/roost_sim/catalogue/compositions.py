@@ -17,9 +17,9 @@ from roost_engine.gate.model_gate import ModelGate
 from roost_engine.plugins.plugins import Plugins, Policies
 from roost_engine.plugins.policy_kinds import ends_of
 from roost_engine.plugins.stacks import STACKS, OrderKind, PlacementKind, Stack
-from roost_engine.prediction.history import RunTimeHistory
 from roost_engine.prediction.predictors import Predictors
-from roost_engine.prediction.run_time_model import RunTimeBlend
+from roost_engine.prediction.run_time.history import RunTimeHistory
+from roost_engine.prediction.run_time.run_time_model import RunTimeBlend
 from roost_engine.queue.learned_order import LearnedOrderConfig
 from roost_engine.queue.model_order import order_by
 from roost_formats.models.gate import load_onnx_gate

@@ -17,7 +17,7 @@ from roost_sim.errors import SimError
 from roost_sim.information.policy_information import PolicyInformation
 from roost_sim.policies.sharing.measured_rule import LearningMeasuredRule, MeasuredRule
 from roost_sim.policies.sharing.published_rules import Blind, LifLinear, Lucid, lucid_classes
-from roost_sim.worlds.sharing_spec import SharingJobs
+from roost_sim.worlds.sharing.sharing_spec import SharingJobs
 
 _SEPARATES = "separate"
 _NO_BUDGET = 1 << 30  # stops in an hour

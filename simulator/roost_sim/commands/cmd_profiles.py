@@ -10,13 +10,13 @@ from roost_sim.clusters.cluster_file import load_cluster
 from roost_sim.commands.complete import clusters
 from roost_sim.commands.link_tables import print_links
 from roost_sim.errors import ProfileError
-from roost_sim.worlds.dally_models import DALLY_MODELS
-from roost_sim.worlds.fitted_profiles import PROFILES
 from roost_sim.worlds.model_sizes import size_of
-from roost_sim.worlds.profile_fit import FitError, Measured, errors, read_pollux
-from roost_sim.worlds.speed_csv import speed_csv
-from roost_sim.worlds.tier_efficiency import JobProfile, TierEfficiency
-from roost_sim.worlds.union_tree import TREE_MODELS
+from roost_sim.worlds.speed.dally_models import DALLY_MODELS
+from roost_sim.worlds.speed.fitted_profiles import PROFILES
+from roost_sim.worlds.speed.profile_fit import FitError, Measured, errors, read_pollux
+from roost_sim.worlds.speed.speed_csv import speed_csv
+from roost_sim.worlds.speed.tier_efficiency import JobProfile, TierEfficiency
+from roost_sim.worlds.speed.union_tree import TREE_MODELS
 from roost_sim.worlds.world_spec import Speed
 
 _TABLE = "pollux_aws_t4_steptime.csv.gz"
@@ -165,7 +165,7 @@ def _plot(
         raise click.UsageError(f"--plot {path}: want a name that ends in .svg or .png")
     try:
         # Imported only here: matplotlib takes longer to import than everything else.
-        from roost_sim.worlds.profile_plot import plot_efficiencies
+        from roost_sim.worlds.speed.profile_plot import plot_efficiencies
     except ImportError as error:
         raise ProfileError("--plot needs matplotlib: pip install 'roost[sim]'") from error
     plot_efficiencies(path, profiles_, tiers, most_gpus)

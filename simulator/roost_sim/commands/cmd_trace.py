@@ -19,7 +19,7 @@ from roost_sim.traces.generator import generate as generate_trace
 from roost_sim.traces.histories import generate_history
 from roost_sim.traces.trace import Status, Trace
 from roost_sim.traces.user_limits import with_user_limits
-from roost_sim.worlds.dally_models import DALLY_MIX
+from roost_sim.worlds.speed.dally_models import DALLY_MIX
 
 _DAY_S = 86_400
 _LIKE = {**MODELS, "dally": DALLY_MIX}

@@ -9,9 +9,9 @@ import click
 
 from roost_engine.domain.topology import LEVEL_SYMBOLS, Level
 from roost_sim.clusters.cluster_spec import ClusterSpec, NodeKind
-from roost_sim.worlds.link_bandwidth import LinkBandwidth
-from roost_sim.worlds.link_check import TOLERANCE_FRAC, checks
-from roost_sim.worlds.link_constants import GENERATIONS, Generation
+from roost_sim.worlds.links.link_bandwidth import LinkBandwidth
+from roost_sim.worlds.links.link_check import TOLERANCE_FRAC, checks
+from roost_sim.worlds.links.link_constants import GENERATIONS, Generation
 
 _GB = 1e9
 

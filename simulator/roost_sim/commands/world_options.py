@@ -17,10 +17,10 @@ from roost_sim.information.trace_history import learned_from
 from roost_sim.sweeps.results_file import fingerprint
 from roost_sim.traces.formats import load_trace
 from roost_sim.worlds.fidelity import DEFAULT_FIDELITY, FIDELITIES, Fidelity, Regime, Setting
-from roost_sim.worlds.measured_pairs import read_pairs
 from roost_sim.worlds.prediction_spec import OtherSite, PredictionSpec
 from roost_sim.worlds.restart_cost import RestartRule
-from roost_sim.worlds.sharing_spec import SharingSpec
+from roost_sim.worlds.sharing.measured_pairs import read_pairs
+from roost_sim.worlds.sharing.sharing_spec import SharingSpec
 from roost_sim.worlds.world_spec import Speed, WorldSpec
 
 _Result = TypeVar("_Result")

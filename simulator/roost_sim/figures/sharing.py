@@ -16,7 +16,7 @@ class _Shared:
 
 @dataclass(slots=True)
 class PairLog:
-    """Adds up what partners do to each job. `note` is called by roost_sim.worlds.shared_gpus.
+    """Adds up what partners do to each job. `note` is called by `worlds.sharing`.
 
     Attributes:
         clock: the engine time of the simulation.

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roost_engine.domain.model import JobId, JobSpec
-from roost_engine.prediction.history import HistoryState, RunTimeHistory
-from roost_engine.prediction.history_kinds import KnownKind
-from roost_engine.prediction.run_times import BAND_COUNT, ENDS_S, STARTS_S, RunTimes
+from roost_engine.prediction.run_time.history import HistoryState, RunTimeHistory
+from roost_engine.prediction.run_time.history_kinds import KnownKind
+from roost_engine.prediction.run_time.run_times import BAND_COUNT, ENDS_S, STARTS_S, RunTimes
 from roost_sim.worlds.prediction_spec import PredictionSpec
 
 _LN_BAND = log(ENDS_S[-1] / STARTS_S[-1])  # bands grow by this factor

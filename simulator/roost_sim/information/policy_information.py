@@ -4,12 +4,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from roost_engine.domain.model import JobId
-from roost_engine.prediction.tier_speeds import NoTable, SpeedTable
+from roost_engine.prediction.speed.tier_speeds import NoTable, SpeedTable
 from roost_sim.information.profile_speeds import ProfileSpeeds
 from roost_sim.information.progress import ProgressTable
 from roost_sim.worlds.prediction_spec import PredictionSpec
-from roost_sim.worlds.sharing_spec import SharingJobs
-from roost_sim.worlds.tier_efficiency import JobProfile, TierEfficiency
+from roost_sim.worlds.sharing.sharing_spec import SharingJobs
+from roost_sim.worlds.speed.tier_efficiency import JobProfile, TierEfficiency
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

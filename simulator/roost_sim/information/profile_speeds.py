@@ -9,15 +9,15 @@ from hashlib import blake2b
 from statistics import median
 
 from roost_engine.domain.model import JobId
-from roost_engine.prediction.tier_speeds import TierSpeeds
-from roost_sim.worlds.tier_efficiency import JobProfile, TierEfficiency
+from roost_engine.prediction.speed.tier_speeds import TierSpeeds
+from roost_sim.worlds.speed.tier_efficiency import JobProfile, TierEfficiency
 
 _RESOLUTION = 1 << 32
 
 
 @dataclass(slots=True)
 class ProfileSpeeds:
-    """See prediction.speed.SpeedTable.
+    """See tier_speeds.SpeedTable.
 
     Attributes:
         tiers: efficiencies on the cluster.
@@ -36,14 +36,14 @@ class ProfileSpeeds:
         return cls(tiers, dict(sorted(named.items())))
 
     def speeds(self, model: str, gpu_count: int) -> TierSpeeds | None:
-        """See prediction.speed.SpeedTable."""
+        """See tier_speeds.SpeedTable."""
         known = self._named.get((model, gpu_count))
         if known is None and (profile := self.profiles.get(model)) is not None:
             known = self._named[model, gpu_count] = self._speeds(profile, gpu_count)
         return known
 
     def typical(self, gpu_count: int) -> TierSpeeds:
-        """See prediction.speed.SpeedTable: the median by tier of the profiles."""
+        """See tier_speeds.SpeedTable: the median by tier of the profiles."""
         known = self._typical.get(gpu_count)
         if known is None:
             each = [self._speeds(profile, gpu_count) for profile in self.profiles.values()]

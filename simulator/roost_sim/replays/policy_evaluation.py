@@ -17,8 +17,8 @@ from roost_engine.domain.events import NodeSeen
 from roost_engine.domain.model import JobId, JobSpec, NodeName, NodeShare
 from roost_engine.domain.tier import Tier
 from roost_engine.plugins.plugins import Knowledge
-from roost_engine.prediction.speed import SpeedPredictor
-from roost_engine.prediction.speed_table import TableOfSpeeds
+from roost_engine.prediction.speed.speed_predictor import SpeedPredictor
+from roost_engine.prediction.speed.speed_table import TableOfSpeeds
 from roost_formats.journal.evaluation import (
     Contender,
     Evaluation,

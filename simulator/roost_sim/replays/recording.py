@@ -20,7 +20,7 @@ from roost_engine.plugins.plugins import Models, Plugins, Policies
 from roost_engine.policies.canary import CanaryScore, Slot
 from roost_engine.policies.protocols import ScorePolicy
 from roost_engine.policies.slots import RUN_TIMES
-from roost_engine.prediction.run_time_model import HISTORY_NAME, RunTimeBlend, RunTimeModel
+from roost_engine.prediction.run_time.run_time_model import HISTORY_NAME, RunTimeBlend, RunTimeModel
 from roost_engine.queue.model_order import AnyOrderModel
 from roost_engine.scoring.heuristic import HeuristicScore
 from roost_formats.journal.codec import decode, encode

@@ -30,9 +30,9 @@ from roost_sim.traces.durations import limits_s
 from roost_sim.traces.trace import Trace
 from roost_sim.traces.workload import arrivals, job_ids
 from roost_sim.worlds.fidelity import Regime
-from roost_sim.worlds.measured_pairs import GPU_BYTES
-from roost_sim.worlds.shared_gpus import SharedGpus
-from roost_sim.worlds.tier_efficiency import TierEfficiency
+from roost_sim.worlds.sharing.measured_pairs import GPU_BYTES
+from roost_sim.worlds.sharing.shared_gpus import SharedGpus
+from roost_sim.worlds.speed.tier_efficiency import TierEfficiency
 from roost_sim.worlds.world_spec import BuiltWorld, WorldSpec
 
 PARTITION = "main"

@@ -6,11 +6,11 @@ for the fraction of a step that it communicates when alone, so its average traff
 of a port's bandwidth. Jobs slow each other only on links that cannot carry the sum of the averages;
 colliding bursts are not modelled.
 
-Jobs on the same node slow each other's exposed communication (worlds.neighbours), except a job on
-one node whose GPUs are all connected by NVLink: it does not use what the node shares.
+Jobs on the same node slow each other's exposed communication (`sharing.neighbours`), except a job
+on one node whose GPUs are all connected by NVLink: it does not use what the node shares.
 
 With links, communication takes longer where the job's GPUs of a node are not the best linked ones
-(worlds.link_bandwidth). A job on several nodes sends each byte through the links of its nodes and
+(`link_bandwidth`). A job on several nodes sends each byte through the links of its nodes and
 through their ports, so only links slower than a port cost it time.
 """
 
@@ -21,11 +21,11 @@ from math import inf
 from roost_engine.domain.model import JobId, NodeName, NodeShare
 from roost_engine.domain.topology import LinkMatrix
 from roost_sim.clusters.cluster_spec import ClusterSpec, NetworkTier
-from roost_sim.worlds.link_bandwidth import LinkBandwidth
-from roost_sim.worlds.link_shares import LinkId, LinkShares, Traffic
-from roost_sim.worlds.neighbours import NodeNeighbours
-from roost_sim.worlds.profiles import Profile
-from roost_sim.worlds.speed import SpeedModel, Spot
+from roost_sim.worlds.links.link_bandwidth import LinkBandwidth
+from roost_sim.worlds.links.link_shares import LinkId, LinkShares, Traffic
+from roost_sim.worlds.sharing.neighbours import NodeNeighbours
+from roost_sim.worlds.speed.profiles import Profile
+from roost_sim.worlds.speed.speed_model import SpeedModel, Spot
 from roost_sim.worlds.world import Change, Started
 
 

@@ -12,18 +12,18 @@ from roost_engine.domain.model import JobId, NodeShare
 from roost_sim.clusters.cluster_spec import ClusterSpec
 from roost_sim.traces.trace import Trace
 from roost_sim.traces.workload import job_ids
-from roost_sim.worlds.dally_models import DALLY_MODELS
 from roost_sim.worlds.fidelity import DEFAULT_FIDELITY, Fidelity
-from roost_sim.worlds.fitted_profiles import PROFILES
 from roost_sim.worlds.measured_world import MeasuredWorld
 from roost_sim.worlds.prediction_spec import PredictionSpec
-from roost_sim.worlds.profiles import HasFamily, assign_profiles, select_profiles
 from roost_sim.worlds.restart_cost import restart_s
-from roost_sim.worlds.ring_network import RingNetwork, gpu_counts, rings_of
-from roost_sim.worlds.sharing_spec import SharingJobs, SharingSpec
-from roost_sim.worlds.speed import SpeedModel
-from roost_sim.worlds.tier_efficiency import JobProfile
-from roost_sim.worlds.union_tree import TREE_MODELS, UnionTree
+from roost_sim.worlds.sharing.sharing_spec import SharingJobs, SharingSpec
+from roost_sim.worlds.speed.dally_models import DALLY_MODELS
+from roost_sim.worlds.speed.fitted_profiles import PROFILES
+from roost_sim.worlds.speed.profiles import HasFamily, assign_profiles, select_profiles
+from roost_sim.worlds.speed.ring_network import RingNetwork, gpu_counts, rings_of
+from roost_sim.worlds.speed.speed_model import SpeedModel
+from roost_sim.worlds.speed.tier_efficiency import JobProfile
+from roost_sim.worlds.speed.union_tree import TREE_MODELS, UnionTree
 from roost_sim.worlds.world import FullSpeed, PlacedWorld, World
 
 _Chosen = TypeVar("_Chosen", bound=HasFamily)

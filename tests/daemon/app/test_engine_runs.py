@@ -16,7 +16,7 @@ from roost_engine.engine import EngineConfig
 from roost_engine.gate.delay import DelayConfig, DelayGate
 from roost_engine.plugins.plugins import Knowledge, Plugins
 from roost_engine.plugins.stacks import OrderKind
-from roost_engine.prediction.speed_table import ModelSpeeds
+from roost_engine.prediction.speed.speed_table import ModelSpeeds
 from roost_engine.queue.learned_order import Fairness, LearnedOrder, LearnedOrderConfig
 from roost_engine.scoring.neighbours import NeighbourScore
 from roost_engine.testing.builders import job

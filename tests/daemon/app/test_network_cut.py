@@ -12,8 +12,8 @@ from tests.daemon.running import Running, config, running
 
 from roost_engine.domain.errors import RoostError
 from roost_engine.testing import builders
-from roost_probe.daemon_link import DaemonAddress
-from roost_probe.telemetry import Outbox, TelemetryStream
+from roost_probe.agent.daemon_link import DaemonAddress
+from roost_probe.agent.telemetry import Outbox, TelemetryStream
 from roostd.ops.folders import locked
 from roostd.testing.slurm_stand_in import SlurmStandIn
 

@@ -11,7 +11,7 @@ from roostd.config.config import Config
 from roostd.config.loaded_config import load_config
 from roostd.config.plain_file import NO_FILE, is_no_file
 from roostd.config.policy_names import find_policy
-from roostd.rpc.certificates import Revocations
+from roostd.rpc.access.certificates import Revocations
 
 
 @pytest.fixture

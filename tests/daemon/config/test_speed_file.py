@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from roost_engine.domain.errors import ConfigError
-from roost_engine.prediction.speed_table import TableOfSpeeds
-from roost_engine.prediction.tier_speeds import TierSpeeds
+from roost_engine.prediction.speed.speed_table import TableOfSpeeds
+from roost_engine.prediction.speed.tier_speeds import TierSpeeds
 from roostd.config.speed_file import load_speeds
 
 HEAD = "model,gpus,node,rack,across\n"

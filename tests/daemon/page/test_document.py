@@ -12,7 +12,7 @@ from roost_engine.domain.model import JobId, NodeName
 from roost_engine.job_record import JobState
 from roostd.page import document
 from roostd.page.document import GPU_KEYS, build, explanation
-from roostd.rpc import convert
+from roostd.rpc.messages import convert
 from roostd.state import DaemonState, UnmanagedJob
 from roostd.testing.busy_state import busy_state
 

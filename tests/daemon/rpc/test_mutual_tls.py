@@ -23,8 +23,8 @@ from roost_engine.domain.model import NodeName
 from roost_engine.engine import Engine, EngineConfig
 from roost_engine.plugins.plugins import Policies
 from roost_engine.testing.fakes import nobody_listens
-from roost_probe.daemon_link import DaemonAddress, Tls
-from roost_probe.telemetry import Outbox, TelemetryStream
+from roost_probe.agent.daemon_link import DaemonAddress, Tls
+from roost_probe.agent.telemetry import Outbox, TelemetryStream
 from roost_proto.v1 import placement_pb2, placement_pb2_grpc
 from roost_proto.v1 import telemetry_pb2 as pb
 from roostd.config.config import Config

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from roost_engine.prediction.interference_table import InterferenceTable
+from roost_engine.prediction.interference.interference_table import InterferenceTable
 from roostd.telemetry.interference_file import (
     InterferenceFileError,
     Learned,

@@ -10,7 +10,7 @@ from roost_engine.domain.job_kind import kind_of
 from roost_engine.domain.model import JobId
 from roost_engine.engine import Engine, EngineConfig
 from roost_engine.plugins.plugins import Policies
-from roost_engine.prediction.interference_model import PriorModel
+from roost_engine.prediction.interference.interference_model import PriorModel
 from roost_engine.scoring.neighbours import NeighbourScore
 from roost_engine.testing.builders import job, node, share
 from roostd.telemetry.interference_predictions import InterferencePredictions

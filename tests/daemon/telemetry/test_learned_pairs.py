@@ -4,8 +4,8 @@ import math
 
 import pytest
 
-from roost_engine.prediction.interference_model import PRIOR_SPREAD
-from roost_engine.prediction.interference_table import InterferenceTable
+from roost_engine.prediction.interference.interference_model import PRIOR_SPREAD
+from roost_engine.prediction.interference.interference_table import InterferenceTable
 from roost_engine.scoring.neighbour_corrections import MOST_CORRECTION, Corrections
 from roostd.telemetry import learned_pairs
 from roostd.telemetry.learned_pairs import by_key, changes_of, pairs_of

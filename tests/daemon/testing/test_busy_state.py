@@ -1,7 +1,7 @@
 """The state that shows of a cluster what a daemon's would."""
 
 from roost_engine.job_record import JobState
-from roostd.rpc import convert
+from roostd.rpc.messages import convert
 from roostd.testing.busy_state import GPU_COUNT, StillClock, busy_state
 
 

@@ -14,11 +14,11 @@ from roost_engine.cluster.features import COLUMNS, LOAD_QUANTITIES, LOAD_SCOPES,
 from roost_engine.domain.errors import ProbeError
 from roost_engine.domain.events import LOAD_COLUMNS
 from roost_formats.testing.onnx_models import blob, number
-from roost_probe.readings import DriverLoad, GpuLoad
-from roost_probe.sampler import Sampler
+from roost_probe.driver.readings import DriverLoad, GpuLoad
+from roost_probe.node.sampler import Sampler
 from roost_proto.v1 import operator_pb2, telemetry_pb2
 from roostctl.documents.nodes import GpuDocument
-from roostd.rpc import convert
+from roostd.rpc.messages import convert
 from roostd.telemetry.probe_messages import check_sample, column, read_hello, read_load
 
 ABSURD = 1e30

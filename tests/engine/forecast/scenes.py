@@ -18,7 +18,7 @@ from roost_engine.forecast.snapshot import (
     WaitingJob,
     Wish,
 )
-from roost_engine.prediction.run_times import BAND_COUNT, RunTimes, band_of
+from roost_engine.prediction.run_time.run_times import BAND_COUNT, RunTimes, band_of
 
 
 def ends_in(run_s: float, age_s: float = 0.0, limit_s: float | None = None) -> RunTimes:

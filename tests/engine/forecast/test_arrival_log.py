@@ -11,7 +11,7 @@ from roost_engine.engine import Engine
 from roost_engine.forecast.arrival_log import SPAN_S, ArrivalLog, TimesCache, future_key
 from roost_engine.plugins.plugins import Plugins, Policies
 from roost_engine.plugins.stacks import OrderKind
-from roost_engine.prediction.history import RunTimeHistory
+from roost_engine.prediction.run_time.history import RunTimeHistory
 from roost_engine.scoring.heuristic import HeuristicScore
 from roost_engine.testing.builders import job, node, share
 

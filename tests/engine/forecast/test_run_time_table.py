@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tests.engine.forecast.scenes import any_time, ends_in
 
 from roost_engine.forecast.run_time_table import RunTimeTable
-from roost_engine.prediction.run_times import BAND_COUNT, RunTimes
+from roost_engine.prediction.run_time.run_times import BAND_COUNT, RunTimes
 
 FRACS = st.floats(0.0, 1.0)
 

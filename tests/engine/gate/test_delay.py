@@ -13,9 +13,9 @@ from roost_engine.gate.timers import TimerConfig
 from roost_engine.gate.waiting_curve import WaitSample
 from roost_engine.job_record import JobRecord
 from roost_engine.policies.protocols import Allow, Defer
-from roost_engine.prediction.job_class import TimerClass
 from roost_engine.prediction.predictors import Predictors, PredictorsState
-from roost_engine.prediction.tier_speeds import TierSpeeds
+from roost_engine.prediction.speed.job_class import TimerClass
+from roost_engine.prediction.speed.tier_speeds import TierSpeeds
 from roost_engine.testing.builders import job, shape, waiting
 from roost_formats.journal.codec import decode, encode
 

@@ -9,7 +9,7 @@ from roost_engine.gate.delay import DelayConfig, DelayGate
 from roost_engine.gate.waiting_curve import WaitSample
 from roost_engine.job_record import JobRecord
 from roost_engine.policies.protocols import Allow, Defer, GateVerdict
-from roost_engine.prediction.job_class import TimerClass
+from roost_engine.prediction.speed.job_class import TimerClass
 
 HOUR_S = 3_600.0
 

@@ -7,7 +7,7 @@ from tests.engine.offers import NODE, RACK
 
 from roost_engine.gate.timers import TimerConfig, Timers
 from roost_engine.gate.waiting_curve import WaitSample
-from roost_engine.prediction.job_class import ALL_CLASSES, TimerClass
+from roost_engine.prediction.speed.job_class import ALL_CLASSES, TimerClass
 
 HIGH, MID, OTHER = TimerClass.of(8, 0.5), TimerClass.of(8, 0.1), TimerClass.of(2, 0.5)
 PRIOR_S = TimerConfig().prior_wait_s

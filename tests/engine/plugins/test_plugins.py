@@ -15,8 +15,8 @@ from roost_engine.plugins.stacks import OrderKind, PlacementKind
 from roost_engine.policies.heuristics import NoPreemption, OpenGate
 from roost_engine.policies.protocols import WaitEnded
 from roost_engine.policies.stop_permission import StopPermission
-from roost_engine.prediction.speed_table import ModelSpeeds
-from roost_engine.prediction.tier_speeds import TierSpeeds
+from roost_engine.prediction.speed.speed_table import ModelSpeeds
+from roost_engine.prediction.speed.tier_speeds import TierSpeeds
 from roost_engine.preemption.network_preemption import (
     NetworkPreemption,
     NetworkPreemptionConfig,

@@ -17,8 +17,8 @@ from roost_engine.policies.heuristics import NoPreemption, PriorityOrder
 from roost_engine.policies.preemption_protocols import PreemptPolicy
 from roost_engine.policies.slots import name_of
 from roost_engine.prediction.predictors import Predictors
-from roost_engine.prediction.speed import SpeedPredictor
-from roost_engine.prediction.tier_speeds import NoTable
+from roost_engine.prediction.speed.speed_predictor import SpeedPredictor
+from roost_engine.prediction.speed.tier_speeds import NoTable
 from roost_engine.preemption.network_preemption import NetworkPreemption, NetworkPreemptionConfig
 from roost_engine.preemption.rules import LasMovesConfig, Leases, LeasesConfig
 from roost_engine.testing.builders import job

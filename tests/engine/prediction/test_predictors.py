@@ -8,11 +8,11 @@ from tests.engine.offers import ACROSS, NODE, RACK, outcome, record, run
 from roost_engine.domain.model import JobId
 from roost_engine.domain.tier import Tier
 from roost_engine.job_record import JobRecord
-from roost_engine.prediction.job_class import TimerClass
 from roost_engine.prediction.predictors import Predictors, PredictorsState
-from roost_engine.prediction.speed import SpeedState
-from roost_engine.prediction.speed_table import ModelSpeeds, TableOfSpeeds
-from roost_engine.prediction.tier_speeds import TierSpeeds
+from roost_engine.prediction.speed.job_class import TimerClass
+from roost_engine.prediction.speed.speed_predictor import SpeedState
+from roost_engine.prediction.speed.speed_table import ModelSpeeds, TableOfSpeeds
+from roost_engine.prediction.speed.tier_speeds import TierSpeeds
 
 BERT = TierSpeeds(1.0, 0.5, 0.125)
 

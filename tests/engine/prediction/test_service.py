@@ -5,7 +5,7 @@ import pytest
 
 from roost_engine.domain.model import JobId
 from roost_engine.job_record import JobRecord, JobState
-from roost_engine.prediction.run_times import BAND_COUNT, RunTimes, band_of
+from roost_engine.prediction.run_time.run_times import BAND_COUNT, RunTimes, band_of
 from roost_engine.prediction.service import ServiceIndex, ServiceLeft, expected_s
 from roost_engine.testing.builders import job, waiting
 

@@ -18,8 +18,8 @@ from roost_engine.policies.preemption_protocols import (
     JudgingMoves,
     JudgingPreemption,
 )
-from roost_engine.prediction.speed import SpeedPredictor
-from roost_engine.prediction.tier_speeds import TierSpeeds
+from roost_engine.prediction.speed.speed_predictor import SpeedPredictor
+from roost_engine.prediction.speed.tier_speeds import TierSpeeds
 from roost_engine.preemption.network_preemption import NetworkPreemption, NetworkPreemptionConfig
 from roost_engine.testing.builders import EngineHarness, bridges, job, node, preempted, shape, share
 

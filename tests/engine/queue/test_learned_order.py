@@ -14,7 +14,7 @@ from roost_engine.plugins.plugins import Plugins
 from roost_engine.plugins.stacks import OrderKind
 from roost_engine.policies.protocols import KeyedOrder, QueueView, SortKey
 from roost_engine.prediction.predictors import Predictors
-from roost_engine.prediction.run_times import RunTimes
+from roost_engine.prediction.run_time.run_times import RunTimes
 from roost_engine.prediction.service import ServiceIndex, expected_s
 from roost_engine.queue.learned_order import Fairness, LearnedOrder, LearnedOrderConfig
 from roost_engine.scoring.heuristic import HeuristicScore

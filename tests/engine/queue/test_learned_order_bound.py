@@ -16,7 +16,7 @@ from roost_engine.domain.model import JobId, JobSpec
 from roost_engine.engine import Engine, EngineConfig
 from roost_engine.plugins.plugins import Policies
 from roost_engine.prediction.predictors import Predictors
-from roost_engine.prediction.run_times import BAND_COUNT, RunTimes
+from roost_engine.prediction.run_time.run_times import BAND_COUNT, RunTimes
 from roost_engine.prediction.service import ServiceIndex
 from roost_engine.queue.learned_order import (
     Fairness,

@@ -8,9 +8,9 @@ from roost_engine.domain.model import Placement
 from roost_engine.domain.tier import Tier
 from roost_engine.job_record import JobRecord, JobState
 from roost_engine.policies.protocols import KeyedOrder
-from roost_engine.prediction.speed import SpeedPredictor
-from roost_engine.prediction.speed_table import ModelSpeeds, TableOfSpeeds
-from roost_engine.prediction.tier_speeds import TierSpeeds
+from roost_engine.prediction.speed.speed_predictor import SpeedPredictor
+from roost_engine.prediction.speed.speed_table import ModelSpeeds, TableOfSpeeds
+from roost_engine.prediction.speed.tier_speeds import TierSpeeds
 from roost_engine.queue.orders import OrderByValue, SpeedAchieved, attained_service
 from roost_engine.testing.builders import job, share, waiting
 

@@ -12,8 +12,8 @@ from roost_engine.domain.events import NodeLost
 from roost_engine.domain.model import JobId, JobSpec, NodeName
 from roost_engine.engine import EngineConfig
 from roost_engine.plugins.plugins import Policies
-from roost_engine.prediction.foreseen_ends import EndsConfig
-from roost_engine.prediction.run_times import RunTimes
+from roost_engine.prediction.run_time.foreseen_ends import EndsConfig
+from roost_engine.prediction.run_time.run_times import RunTimes
 from roost_engine.testing.builders import EngineHarness, job, node, placed, waits
 from roost_engine.testing.fakes import ToldRunTimes, ends_about
 

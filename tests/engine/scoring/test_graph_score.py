@@ -16,8 +16,8 @@ from roost_engine.placement.wide_search import WideSearch
 from roost_engine.plugins.plugins import Plugins, Policies
 from roost_engine.plugins.stacks import PlacementKind
 from roost_engine.policies.protocols import ClusterScore
-from roost_engine.prediction.speed_table import ModelSpeeds
-from roost_engine.prediction.tier_speeds import TierSpeeds
+from roost_engine.prediction.speed.speed_table import ModelSpeeds
+from roost_engine.prediction.speed.tier_speeds import TierSpeeds
 from roost_engine.scoring.graph_columns import CANDIDATE_COLUMNS, CANDIDATES
 from roost_engine.scoring.graph_score import ROUNDED_TO, GraphScore
 from roost_engine.testing.builders import bridges, job, node, placed, share, topology

@@ -10,7 +10,7 @@ from roost_engine.domain.model import JobId
 from roost_engine.domain.tier import Tier
 from roost_engine.gate.timers import ClassCounts, Timers, TimersState
 from roost_engine.gate.waiting_curve import WaitSample
-from roost_engine.prediction.job_class import TimerClass
+from roost_engine.prediction.speed.job_class import TimerClass
 from roost_formats.journal.codec import decode, encode
 
 EIGHT_HIGH = TimerClass.of(8, 0.5)

@@ -7,7 +7,7 @@ import pytest
 
 from roost_engine.domain.errors import JournalError
 from roost_engine.prediction.predictors import Predictors
-from roost_engine.prediction.speed import SeenRuns
+from roost_engine.prediction.speed.speed_predictor import SeenRuns
 from roost_engine.testing.builders import job
 from roost_formats.journal.learned_tables import decode_tables, encode_entry
 from roost_formats.journal.records import TableKey

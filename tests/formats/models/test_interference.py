@@ -8,8 +8,8 @@ import pytest
 pytest.importorskip("onnxruntime", reason="needs onnxruntime (the daemon extra)")
 
 from roost_engine.domain.errors import PolicyError
-from roost_engine.prediction.interference_model import UNKNOWN, Cases, PriorModel
-from roost_engine.prediction.interference_vector import WIDTH, vector
+from roost_engine.prediction.interference.interference_model import UNKNOWN, Cases, PriorModel
+from roost_engine.prediction.interference.interference_vector import WIDTH, vector
 from roost_engine.testing.interference_cases import case_of
 from roost_formats.models.interference import (
     SHIPPED_INTERFERENCE,

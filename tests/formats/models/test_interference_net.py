@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from roost_engine.domain.errors import PolicyError
-from roost_engine.prediction.interference_model import Cases
+from roost_engine.prediction.interference.interference_model import Cases
 from roost_formats.models.interference import SHIPPED_INTERFERENCE
 from roost_formats.models.interference_net import InterferenceNet, net_of
 from roost_formats.models.onnx_file import OnnxGraph, read_onnx

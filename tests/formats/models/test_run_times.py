@@ -9,9 +9,9 @@ import pytest
 from roost_engine.domain.errors import PolicyError
 from roost_engine.policies.slots import RUN_TIMES as SLOT
 from roost_engine.policies.slots import FaultLog
-from roost_engine.prediction.history import RunTimeHistory
-from roost_engine.prediction.run_time_features import COLUMNS
-from roost_engine.prediction.run_time_model import BlendedRunTimes, RunTimeBlend
+from roost_engine.prediction.run_time.history import RunTimeHistory
+from roost_engine.prediction.run_time.run_time_features import COLUMNS
+from roost_engine.prediction.run_time.run_time_model import BlendedRunTimes, RunTimeBlend
 from roost_engine.testing.builders import job
 from roost_formats.models.checked_model import Arrays, CheckedModel, Session
 from roost_formats.models.loader import open_session

@@ -6,8 +6,8 @@ from tests.formats.models.quantile_kind import QUANTILES
 
 from roost_engine.cluster.features import COLUMNS, SCHEMA_VERSION
 from roost_engine.domain.errors import PolicyError
-from roost_engine.prediction import run_time_features
-from roost_engine.prediction.run_times import BAND_COUNT
+from roost_engine.prediction.run_time import run_time_features
+from roost_engine.prediction.run_time.run_times import BAND_COUNT
 from roost_formats.models.signature import (
     INT64,
     KINDS,

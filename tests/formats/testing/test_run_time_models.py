@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from roost_engine.domain.errors import PolicyError
-from roost_engine.prediction.run_time_features import COLUMNS
+from roost_engine.prediction.run_time.run_time_features import COLUMNS
 from roost_formats.models.run_times import load_onnx_run_times
 from roost_formats.testing.run_time_models import install_run_times, run_time_features
 from roost_formats.testing.sessions import FakeClock

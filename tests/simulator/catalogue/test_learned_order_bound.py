@@ -15,7 +15,7 @@ from tests.simulator.simulated import cluster, result, simulate
 from roost_engine.domain.model import JobSpec
 from roost_engine.engine import EngineConfig
 from roost_engine.plugins.plugins import Policies
-from roost_engine.prediction.run_times import RunTimes
+from roost_engine.prediction.run_time.run_times import RunTimes
 from roost_engine.queue.learned_order import Fairness, LearnedOrder, LearnedOrderConfig
 from roost_engine.testing.builders import job, shape
 from roost_engine.testing.fakes import ToldRunTimes, ends_about

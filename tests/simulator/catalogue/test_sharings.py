@@ -13,8 +13,8 @@ from roost_sim.information.policy_information import PolicyInformation
 from roost_sim.runs.simulation import Run, simulate
 from roost_sim.traces.fitted_traces import HELIOS
 from roost_sim.traces.generator import generate
-from roost_sim.worlds.measured_pairs import read_pairs
-from roost_sim.worlds.sharing_spec import SharingSpec
+from roost_sim.worlds.sharing.measured_pairs import read_pairs
+from roost_sim.worlds.sharing.sharing_spec import SharingSpec
 from roost_sim.worlds.world_spec import Speed, WorldSpec
 
 

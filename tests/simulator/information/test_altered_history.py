@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from roost_engine.prediction.history import RunTimeHistory
-from roost_engine.prediction.run_times import BAND_COUNT
+from roost_engine.prediction.run_time.history import RunTimeHistory
+from roost_engine.prediction.run_time.run_times import BAND_COUNT
 from roost_engine.testing.builders import job
 from roost_sim.information.altered_history import AlteredHistory, moved
 from roost_sim.worlds.prediction_spec import OtherSite, PredictionSpec

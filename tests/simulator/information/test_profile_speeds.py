@@ -5,12 +5,12 @@ from collections.abc import Mapping
 import pytest
 
 from roost_engine.domain.model import JobId
-from roost_engine.prediction.tier_speeds import TierSpeeds
+from roost_engine.prediction.speed.tier_speeds import TierSpeeds
 from roost_sim.clusters.cluster_file import load_cluster
 from roost_sim.information.profile_speeds import ProfileSpeeds, named_models
-from roost_sim.worlds.fitted_profiles import PROFILES
-from roost_sim.worlds.profiles import Profile
-from roost_sim.worlds.tier_efficiency import TierEfficiency
+from roost_sim.worlds.speed.fitted_profiles import PROFILES
+from roost_sim.worlds.speed.profiles import Profile
+from roost_sim.worlds.speed.tier_efficiency import TierEfficiency
 
 
 class TestProfileSpeeds:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from roost_engine.prediction.history import RunTimeHistory
+from roost_engine.prediction.run_time.history import RunTimeHistory
 from roost_sim.information.trace_history import PastJobs, job_specs, learned_from
 from roost_sim.traces.trace import Trace, make_trace
 

@@ -12,7 +12,7 @@ from roost_engine.domain.events import NodeSeen
 from roost_engine.engine import EngineConfig
 from roost_engine.plugins.plugins import Plugins
 from roost_engine.plugins.stacks import OrderKind
-from roost_engine.prediction.tier_speeds import UNKNOWN_SPEEDS
+from roost_engine.prediction.speed.tier_speeds import UNKNOWN_SPEEDS
 from roost_engine.testing.builders import node, shape
 from roost_formats.journal.evaluation import Contender, EvaluationTask
 from roost_sim.replays.policy_evaluation import (

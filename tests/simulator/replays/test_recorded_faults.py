@@ -24,7 +24,7 @@ from roost_engine.plugins.plugins import Plugins, Policies
 from roost_engine.plugins.stacks import OrderKind
 from roost_engine.policies.protocols import GatePolicy, GateVerdict, Offer, RunEnded, WaitEnded
 from roost_engine.policies.slots import JobPredictor, name_of
-from roost_engine.prediction.run_time_model import RunTimeBlend, RunTimeModel
+from roost_engine.prediction.run_time.run_time_model import RunTimeBlend, RunTimeModel
 from roost_engine.preemption.network_preemption import NetworkPreemption, NetworkPreemptionConfig
 from roost_engine.scoring.graph_score import GraphScore
 from roost_engine.scoring.heuristic import HeuristicScore

@@ -10,7 +10,7 @@ from roost_sim.traces.fitted_traces import HELIOS, MODELS, PHILLY
 from roost_sim.traces.formats import load_trace
 from roost_sim.traces.generator import TraceModel, generate
 from roost_sim.traces.trace import Trace
-from roost_sim.worlds.dally_models import DALLY_MIX
+from roost_sim.worlds.speed.dally_models import DALLY_MIX
 
 REPOSITORY = Path(__file__).parents[3]
 CLASS_BOUNDS = ((1, 2), (2, 4), (4, 8), (8, 9), (9, 32))

@@ -13,8 +13,8 @@ from roost_sim.runs.simulation import Run, simulate
 from roost_sim.traces.fitted_traces import HELIOS
 from roost_sim.traces.generator import generate
 from roost_sim.worlds.measured_world import MeasuredWorld
-from roost_sim.worlds.neighbours import STRETCH_PER_PRESSURE
-from roost_sim.worlds.profiles import Profile
+from roost_sim.worlds.sharing.neighbours import STRETCH_PER_PRESSURE
+from roost_sim.worlds.speed.profiles import Profile
 from roost_sim.worlds.world import Ended, Started
 from roost_sim.worlds.world_spec import WorldSpec
 

@@ -14,8 +14,8 @@ from roost_sim.traces.generator import generate
 from roost_sim.traces.trace import make_trace
 from roost_sim.worlds.fidelity import DEFAULT_FIDELITY, FIDELITIES, Regime, Setting
 from roost_sim.worlds.measured_world import MeasuredWorld
-from roost_sim.worlds.profiles import Profile
 from roost_sim.worlds.restart_cost import RestartRule
+from roost_sim.worlds.speed.profiles import Profile
 from roost_sim.worlds.world import Ended, FullSpeed, PlacedWorld, Started
 from roost_sim.worlds.world_spec import Speed, WorldSpec
 

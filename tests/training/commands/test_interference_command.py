@@ -11,7 +11,7 @@ pytest.importorskip("sklearn", reason="needs scikit-learn (the train extra)")
 
 from tests.training.interference_tables import write_tables
 
-from roost_engine.prediction.interference_model import UNKNOWN
+from roost_engine.prediction.interference.interference_model import UNKNOWN
 from roost_engine.testing.interference_cases import case_of
 from roost_formats.models.interference import load_onnx_interference
 from roost_formats.models.manifest import manifest_path

@@ -9,12 +9,8 @@ from hypothesis import strategies as st
 from tests.training.interference_tables import write_tables
 
 from roost_engine.domain.tier import Tier
-from roost_engine.prediction.interference_model import (
-    LEVELS,
-    UNKNOWN,
-    Cases,
-)
-from roost_engine.prediction.interference_vector import QUANTITIES, vector
+from roost_engine.prediction.interference.interference_model import LEVELS, UNKNOWN, Cases
+from roost_engine.prediction.interference.interference_vector import QUANTITIES, vector
 from roost_engine.testing.interference_cases import case_of
 from roost_train.interference.interference_fit import (
     InterferenceFit,

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from tests.training.interference_journals import DAY_S, DAYS, JOBS_A_DAY, OF_OTHERS, write_journal
 
-from roost_engine.prediction.interference_model import PriorModel
-from roost_engine.prediction.interference_vector import COLUMN
+from roost_engine.prediction.interference.interference_model import PriorModel
+from roost_engine.prediction.interference.interference_vector import COLUMN
 from roost_train.interference.interference_journal import read_reports
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from roost_engine.prediction.interference_vector import COLUMN, MASK
+from roost_engine.prediction.interference.interference_vector import COLUMN, MASK
 from roost_train.interference.interference_measured import ALONE, PAIRS, read_measured
 from roost_train.interference.interference_pairs import Pairs, family_of
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from tests.training.interference_tables import write_tables
 
-from roost_engine.prediction.interference_vector import COLUMN, MASK, fraction
+from roost_engine.prediction.interference.interference_vector import COLUMN, MASK, fraction
 from roost_train.errors import BadTable
 from roost_train.interference.interference_public import (
     GAVEL_ISOLATED,

@@ -13,7 +13,7 @@ pytest.importorskip("sklearn", reason="needs scikit-learn (the train extra)")
 
 from tests.training.interference_journals import DAYS, write_journal
 
-from roost_engine.prediction.interference_vector import vector
+from roost_engine.prediction.interference.interference_vector import vector
 from roost_engine.testing.interference_cases import case_of
 from roost_formats.models.interference import SHIPPED_INTERFERENCE, load_onnx_interference
 from roost_train.cli import main
@@ -87,7 +87,7 @@ def test_a_journal_without_reports_is_no_run(
 
 
 def test_a_user_with_many_jobs_does_not_decide_alone() -> None:
-    from roost_engine.prediction.interference_model import Cases
+    from roost_engine.prediction.interference.interference_model import Cases
     from roost_train.interference.interference_journal import Reports
     from roost_train.interference.interference_refit import _weight
 

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 from tests.training.run_time_traces import repeating
 
-from roost_engine.prediction.history import RunTimeHistory
-from roost_engine.prediction.run_time_features import COLUMNS
+from roost_engine.prediction.run_time.history import RunTimeHistory
+from roost_engine.prediction.run_time.run_time_features import COLUMNS
 from roost_sim.information.trace_history import job_specs
 from roost_sim.traces.trace import Labels, make_trace
 from roost_train.runtimes.run_time_jobs import replay

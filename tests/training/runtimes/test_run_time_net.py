@@ -6,8 +6,8 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from roost_engine.prediction.run_time_features import COLUMNS
-from roost_engine.prediction.run_times import BAND_COUNT, band_of
+from roost_engine.prediction.run_time.run_time_features import COLUMNS
+from roost_engine.prediction.run_time.run_times import BAND_COUNT, band_of
 from roost_formats.models.loader import open_session
 from roost_formats.models.onnx_file import read_onnx
 from roost_formats.models.run_times import INPUT_NAME, OUTPUT_NAME

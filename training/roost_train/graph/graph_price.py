@@ -16,7 +16,7 @@ from roost_engine.placement.wide_search import WideSearch
 from roost_engine.plugins.plugins import Policies
 from roost_engine.plugins.policy_kinds import communication
 from roost_engine.policies.protocols import ScorePolicy
-from roost_engine.prediction.speed import SpeedPredictor
+from roost_engine.prediction.speed.speed_predictor import SpeedPredictor
 from roost_engine.scoring.graph_score import GraphScore
 from roost_engine.scoring.heuristic import HeuristicScore
 from roost_sim.clusters.cluster_spec import ClusterSpec
@@ -26,7 +26,7 @@ from roost_sim.runs.simulation import PARTITION, introduce
 from roost_sim.traces.shapes import every_even_shape
 from roost_sim.traces.trace import Trace
 from roost_sim.traces.workload import arrivals
-from roost_sim.worlds.tier_efficiency import TierEfficiency
+from roost_sim.worlds.speed.tier_efficiency import TierEfficiency
 from roost_sim.worlds.world_spec import WorldSpec
 from roost_train.graph.graph_clusters import draw_cluster, draw_trace
 from roost_train.graph.graph_training import draw_world, priced

@@ -26,7 +26,7 @@ from roost_engine.placement.wide_search import WideSearch
 from roost_engine.plugins.plugins import Policies
 from roost_engine.plugins.policy_kinds import communication
 from roost_engine.policies.protocols import ScoreQuestion
-from roost_engine.prediction.speed import SpeedPredictor
+from roost_engine.prediction.speed.speed_predictor import SpeedPredictor
 from roost_engine.scoring.graph_candidates import Parts, candidate_rows
 from roost_engine.scoring.graph_features import ClusterGraph
 from roost_engine.scoring.heuristic import HeuristicScore
@@ -38,7 +38,7 @@ from roost_sim.runs.simulation import PARTITION, introduce
 from roost_sim.traces.shapes import every_even_shape
 from roost_sim.traces.trace import Trace
 from roost_sim.traces.workload import arrivals
-from roost_sim.worlds.tier_efficiency import TierEfficiency
+from roost_sim.worlds.speed.tier_efficiency import TierEfficiency
 from roost_sim.worlds.world import Change, Ended, Started, World
 from roost_sim.worlds.world_spec import WorldSpec
 

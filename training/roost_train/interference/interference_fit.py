@@ -17,7 +17,7 @@ import onnx
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
-from roost_engine.prediction.interference_model import (
+from roost_engine.prediction.interference.interference_model import (
     BESIDE,
     BESIDE_COLUMNS,
     LEVELS,
@@ -28,7 +28,7 @@ from roost_engine.prediction.interference_model import (
     Cases,
     Slowdowns,
 )
-from roost_engine.prediction.interference_vector import COLUMN, MASK, PRESENT, WIDTH
+from roost_engine.prediction.interference.interference_vector import COLUMN, MASK, PRESENT, WIDTH
 from roost_train.export.onnx_export import IR_VERSION, OPSET
 from roost_train.interference.interference_pairs import Pairs
 

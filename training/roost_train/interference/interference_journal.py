@@ -20,11 +20,15 @@ from roost_engine.domain.model import JobId, JobSpec
 from roost_engine.domain.tier import Tier
 from roost_engine.plugins.plugins import Plugins
 from roost_engine.plugins.policy_kinds import communication
-from roost_engine.prediction.interference_estimates import InterferenceEstimates
-from roost_engine.prediction.interference_model import Cases, InterferenceModel, Slowdowns
-from roost_engine.prediction.interference_table import log_slowdown
-from roost_engine.prediction.speed import SpeedPredictor
-from roost_engine.prediction.speed_table import TableOfSpeeds
+from roost_engine.prediction.interference.interference_estimates import InterferenceEstimates
+from roost_engine.prediction.interference.interference_model import (
+    Cases,
+    InterferenceModel,
+    Slowdowns,
+)
+from roost_engine.prediction.interference.interference_table import log_slowdown
+from roost_engine.prediction.speed.speed_predictor import SpeedPredictor
+from roost_engine.prediction.speed.speed_table import TableOfSpeeds
 from roost_engine.scoring.neighbours import NeighbourScore
 from roost_formats.journal.codec import decode
 from roost_formats.journal.reader import JournalReader, Run

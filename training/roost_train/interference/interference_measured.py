@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from roost_engine.prediction.interference_vector import fraction, vector
+from roost_engine.prediction.interference.interference_vector import fraction, vector
 from roost_train.errors import BadTable
 from roost_train.interference.interference_pairs import Pairs, log_slowdown
 from roost_train.interference.interference_public import PublicJob, number, read_rows

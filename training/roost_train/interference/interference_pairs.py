@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from roost_engine.prediction.interference_model import Cases
+from roost_engine.prediction.interference.interference_model import Cases
 from roost_train.errors import BadTable
 from roost_train.interference.interference_public import PublicJob, gavel_vectors, number, read_rows
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from roost_engine.prediction.interference_vector import fraction, vector
+from roost_engine.prediction.interference.interference_vector import fraction, vector
 from roost_train.errors import BadTable
 
 GAVEL_ISOLATED = Path("throughput/gavel_isolated_p100_k80.csv")

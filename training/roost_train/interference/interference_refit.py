@@ -23,8 +23,15 @@ from numpy.typing import NDArray
 from onnx import numpy_helper
 
 from roost_engine.domain.tier import Tier
-from roost_engine.prediction.interference_model import BESIDE, LEVELS, OWN, SLOWDOWN, TIER, Cases
-from roost_engine.prediction.interference_vector import COLUMN, WIDTH
+from roost_engine.prediction.interference.interference_model import (
+    BESIDE,
+    LEVELS,
+    OWN,
+    SLOWDOWN,
+    TIER,
+    Cases,
+)
+from roost_engine.prediction.interference.interference_vector import COLUMN, WIDTH
 from roost_formats.models.interference import load_onnx_interference
 from roost_formats.models.interference_net import InterferenceNet, net_of
 from roost_formats.models.manifest import Manifest, manifest_path

@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 
-from roost_engine.prediction.interference_model import BESIDE, OWN, SLOWDOWN, TIER
+from roost_engine.prediction.interference.interference_model import BESIDE, OWN, SLOWDOWN, TIER
 from roost_formats.models.interference import load_onnx_interference
 from roost_formats.models.manifest import Manifest, manifest_path
 from roost_formats.models.signature import INTERFERENCE

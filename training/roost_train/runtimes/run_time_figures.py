@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from roost_engine.prediction.run_times import RunTimes
+from roost_engine.prediction.run_time.run_times import RunTimes
 
 QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)
 FEW_JOBS_COUNT = 5  # a user with fewer is new

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roost_engine.domain.model import JobSpec
-from roost_engine.prediction.history import RunTimeHistory
-from roost_engine.prediction.run_time_features import COLUMNS, RunTimeFeatures
-from roost_engine.prediction.run_times import BAND_COUNT
+from roost_engine.prediction.run_time.history import RunTimeHistory
+from roost_engine.prediction.run_time.run_time_features import COLUMNS, RunTimeFeatures
+from roost_engine.prediction.run_time.run_times import BAND_COUNT
 from roost_sim.information.trace_history import PastJobs
 from roost_sim.traces.trace import Trace
 from roost_train.runtimes.run_time_baselines import LastTwo, MedianOfSize

@@ -13,9 +13,9 @@ import torch
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
-from roost_engine.prediction.history import SPREAD
-from roost_engine.prediction.run_time_features import COLUMNS
-from roost_engine.prediction.run_times import BAND_COUNT, STARTS_S
+from roost_engine.prediction.run_time.history import SPREAD
+from roost_engine.prediction.run_time.run_time_features import COLUMNS
+from roost_engine.prediction.run_time.run_times import BAND_COUNT, STARTS_S
 from roost_formats.models.run_times import INPUT_NAME, OUTPUT_NAME
 from roost_train.export.onnx_export import serialized
 

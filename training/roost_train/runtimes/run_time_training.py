@@ -29,7 +29,7 @@ from roost_train.runtimes.run_time_trees import predict_with_trees
 
 MODEL_FILE = "runtimes.onnx"
 LEAST_JOBS = 400
-MODEL_FRAC = 0.5  # of the blend, as roost_engine.prediction.run_time_model has it
+MODEL_FRAC = 0.5  # of the blend, as roost_engine.prediction.run_time.run_time_model has it
 HISTORY, MODEL, BLEND = "history", "model", "blend"
 _CANARY_COUNT = 16
 _WARM_UP_COUNT = 300  # the first jobs of a trace, of which the history knows nothing yet

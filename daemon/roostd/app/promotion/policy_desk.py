@@ -15,7 +15,7 @@ import structlog
 from roost_engine.domain.errors import JournalError, PolicyError, PolicyRefused
 from roost_engine.plugins.plugins import Knowledge, Models, Plugins
 from roost_engine.policies.canary import CANARY_SLOTS, Slot
-from roost_engine.prediction.speed_table import ModelSpeeds
+from roost_engine.prediction.speed.speed_table import ModelSpeeds
 from roost_formats.journal.evaluation import Contender, EvaluationTask
 from roost_formats.journal.journal import FILE_NAME as JOURNAL_NAME
 from roostd.app.promotion.policy_evaluator import Evaluator

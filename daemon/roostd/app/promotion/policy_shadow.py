@@ -20,7 +20,7 @@ from roost_engine.domain.errors import JournalError, PolicyError, RoostError
 from roost_engine.domain.events import Event
 from roost_engine.plugins.plugins import Plugins
 from roost_engine.policies.canary import Slot
-from roost_engine.prediction.speed_table import ModelSpeeds
+from roost_engine.prediction.speed.speed_table import ModelSpeeds
 from roost_formats.journal.reader import JournalReader
 from roost_formats.journal.shadow import ShadowChoice
 from roost_formats.models.score import score_file

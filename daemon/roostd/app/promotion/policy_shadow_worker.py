@@ -37,7 +37,7 @@ from roost_engine.plugins.plugins import Models, Plugins
 from roost_engine.policies.canary import Slot
 from roost_engine.policies.protocols import ScorePolicy
 from roost_engine.prediction.predictors import Predictors
-from roost_engine.prediction.speed_table import TableOfSpeeds
+from roost_engine.prediction.speed.speed_table import TableOfSpeeds
 from roost_engine.scoring.heuristic import HeuristicScore
 from roost_formats.journal.shadow import Choice, ShadowChoice
 from roost_formats.models.gate import load_onnx_gate

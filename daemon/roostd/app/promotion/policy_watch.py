@@ -17,7 +17,7 @@ from roost_engine.domain.tier import Tier
 from roost_engine.job_record import JobRecord
 from roost_engine.policies.canary import UserShare
 from roost_engine.prediction.evidence import LIMIT
-from roost_engine.prediction.speed import SpeedPredictor
+from roost_engine.prediction.speed.speed_predictor import SpeedPredictor
 from roostd.ops.promotions import Promotion
 from roostd.state import DaemonState
 

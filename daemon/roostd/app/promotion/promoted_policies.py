@@ -14,7 +14,7 @@ from roost_engine.domain.errors import PolicyError
 from roost_engine.plugins.plugins import Canary, Models, Plugins
 from roost_engine.policies.canary import Slot
 from roost_engine.policies.protocols import ScorePolicy
-from roost_engine.prediction.speed_table import ModelSpeeds
+from roost_engine.prediction.speed.speed_table import ModelSpeeds
 from roost_engine.scoring.heuristic import HeuristicScore
 from roost_formats.models.gate import load_onnx_gate
 from roost_formats.models.model_order import load_onnx_order

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 from roost_engine.domain.model import JobId, JobSpec
 from roost_engine.sharing.pairs import CorrectedPair, Pairs, SharingConfig, Slowdown
-from roost_sim.worlds.sharing_spec import SharingJobs
+from roost_sim.worlds.sharing.sharing_spec import SharingJobs
 
 
 @dataclass(frozen=True, slots=True)

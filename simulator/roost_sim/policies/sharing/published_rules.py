@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from roost_engine.domain.model import JobId, JobSpec
 from roost_engine.sharing.pairs import Slowdown
-from roost_sim.worlds.measured_pairs import Kind, MeasuredPairs
-from roost_sim.worlds.sharing_spec import SharingJobs
+from roost_sim.worlds.sharing.measured_pairs import Kind, MeasuredPairs
+from roost_sim.worlds.sharing.sharing_spec import SharingJobs
 
 UNKNOWN_LOSS = Slowdown(0.0, 0.0, 0.0)
 """What a rule says that predicts no loss."""

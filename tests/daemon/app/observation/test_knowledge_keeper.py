@@ -18,7 +18,7 @@ from roost_engine.gate.delay import DelayGate
 from roost_engine.plugins.plugins import Knowledge, Plugins, knowledge_of
 from roost_engine.plugins.stacks import OrderKind
 from roost_engine.prediction.predictors import Predictors, PredictorsState
-from roost_engine.prediction.speed import SeenRuns
+from roost_engine.prediction.speed.speed_predictor import SeenRuns
 from roost_engine.prediction.user_service import UserServiceState
 from roost_engine.preemption.network_preemption import PreemptionState
 from roost_engine.scoring.heuristic import HeuristicScore

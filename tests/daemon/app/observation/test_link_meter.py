@@ -22,7 +22,7 @@ from roost_formats.journal.codec import decode, encode
 from roost_proto.v1 import telemetry_pb2 as pb
 from roostd.app.observation.link_meter import LinkMeter
 from roostd.config.config import Config
-from roostd.rpc import convert
+from roostd.rpc.messages import convert
 from roostd.state import DaemonState
 from roostd.telemetry.board import NodeReport, ProbeBoard
 from roostd.telemetry.probe_messages import read_hello

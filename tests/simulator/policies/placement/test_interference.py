@@ -11,8 +11,8 @@ from roost_sim.policies.placement.interference import LeastInterference
 from roost_sim.policies.placement.scatter import Scattered
 from roost_sim.policies.placement.whole_pieces import WholePieces
 from roost_sim.traces.shapes import tightest_shapes
-from roost_sim.worlds.profiles import Profile
-from roost_sim.worlds.tier_efficiency import TierEfficiency
+from roost_sim.worlds.speed.profiles import Profile
+from roost_sim.worlds.speed.tier_efficiency import TierEfficiency
 
 NODES = "aa.. b... ...."
 

@@ -24,7 +24,7 @@ from roost_engine.queue.job_queue import JobQueue
 from roost_engine.testing.builders import bridges, job, node, topology, waiting
 from roost_sim.catalogue.placements import PLACEMENTS
 from roost_sim.information.policy_information import PolicyInformation
-from roost_sim.worlds.profiles import Profile
+from roost_sim.worlds.speed.profiles import Profile
 
 GIB = 1 << 30
 NODES = tuple(

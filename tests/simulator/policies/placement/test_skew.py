@@ -12,7 +12,7 @@ from roost_sim.policies.placement.scatter import Scattered
 from roost_sim.policies.placement.scatter_rules import FirstFit
 from roost_sim.policies.placement.skew import SkewRule, is_skewed
 from roost_sim.traces.arrival import Arrival
-from roost_sim.worlds.profiles import Profile
+from roost_sim.worlds.speed.profiles import Profile
 
 
 def profile(family: str) -> Profile:

@@ -6,8 +6,8 @@ from tests.simulator.measured import pairs_file
 from roost_engine.domain.model import JobId, JobSpec
 from roost_engine.testing.builders import job
 from roost_sim.policies.sharing.measured_rule import MeasuredRule
-from roost_sim.worlds.measured_pairs import Kind, read_pairs
-from roost_sim.worlds.sharing_spec import SharingJobs, SharingSpec
+from roost_sim.worlds.sharing.measured_pairs import Kind, read_pairs
+from roost_sim.worlds.sharing.sharing_spec import SharingJobs, SharingSpec
 
 LIGHT, HEAVY, MID = Kind("light", ""), Kind("heavy", "8"), Kind("mid-1", "4")
 

@@ -8,8 +8,8 @@ from tests.simulator.measured import pairs_file
 from roost_engine.domain.model import JobId
 from roost_engine.testing.builders import job
 from roost_sim.policies.sharing.published_rules import Blind, LifLinear, Lucid, lucid_classes
-from roost_sim.worlds.measured_pairs import Kind, read_pairs
-from roost_sim.worlds.sharing_spec import SharingJobs, SharingSpec
+from roost_sim.worlds.sharing.measured_pairs import Kind, read_pairs
+from roost_sim.worlds.sharing.sharing_spec import SharingJobs, SharingSpec
 
 LIGHT, HEAVY, MID = Kind("light", ""), Kind("heavy", "8"), Kind("mid-1", "4")
 IDS = [JobId(str(number)) for number in range(1, 5)]

@@ -1,0 +1,142 @@
+"""The Operator service: queries of people and dashboards. Changes are in rpc.services.admin."""
+
+from roost_engine.domain.errors import UnknownJob
+from roost_engine.domain.model import JobId, NodeName
+from roost_proto.v1 import operator_pb2 as pb
+from roost_proto.v1 import operator_pb2_grpc as pb_grpc
+from roostd.rpc.access.roles import Access, EveryJob
+from roostd.rpc.errors import Context, NoForecast
+from roostd.rpc.messages import convert, eta, jobs, timers
+from roostd.rpc.messages.past_jobs import past_explanation
+from roostd.rpc.services.job_hints import unknown_job
+from roostd.state import DaemonState
+
+
+class OperatorService(pb_grpc.OperatorServicer):
+    """Answers from the daemon's present state.
+
+    Args:
+        state: the daemon's state.
+        access: whose jobs a caller may see. A job that it may not see is unknown to it.
+    """
+
+    def __init__(self, state: DaemonState, access: Access | None = None) -> None:
+        self._state, self._access = state, access or EveryJob()
+
+    async def GetStatus(self, request: pb.GetStatusRequest, context: Context) -> pb.Status:
+        """See operator.proto."""
+        status, ask = convert.status, self._state.ask_slurm
+        if not request.ask_slurm or ask is None or await ask():
+            return status(self._state)
+        found = status(self._state)
+        found.slurm_fault = found.slurm_fault or "slurmctld did not answer within seconds"
+        return found
+
+    async def ListNodes(
+        self, request: pb.ListNodesRequest, context: Context
+    ) -> pb.ListNodesResponse:
+        """See operator.proto."""
+        held = convert.holders(self._state)
+        return pb.ListNodesResponse(
+            nodes=[
+                convert.node(self._state, name, held) for name in convert.node_names(self._state)
+            ]
+        )
+
+    async def GetNode(self, request: pb.GetNodeRequest, context: Context) -> pb.Node:
+        """See operator.proto."""
+        held = convert.holders(self._state)
+        return convert.node(self._state, NodeName(request.name), held)
+
+    async def GetTopology(self, request: pb.GetTopologyRequest, context: Context) -> pb.Topology:
+        """See operator.proto."""
+        return convert.topology(self._state, NodeName(request.node))
+
+    async def ListJobs(self, request: pb.ListJobsRequest, context: Context) -> pb.ListJobsResponse:
+        """See operator.proto."""
+        found = jobs.jobs(self._state, request.include_ended)
+        owner = self._access.only_owner(context)
+        if owner is not None:
+            found = (job for job in found if _is_of(job, owner))
+        return pb.ListJobsResponse(jobs=found)
+
+    async def GetJob(self, request: pb.GetJobRequest, context: Context) -> pb.Job:
+        """See operator.proto."""
+        try:
+            return jobs.job(self._state, self._visible(request.job_id, context))
+        except UnknownJob:
+            past = await self._past(request.job_id, context)
+            if past is None:
+                raise self._unknown(request.job_id, context) from None
+            return past.job
+
+    async def ExplainJob(self, request: pb.ExplainJobRequest, context: Context) -> pb.Explanation:
+        """See operator.proto."""
+        try:
+            return convert.explanation(self._state, self._visible(request.job_id, context))
+        except UnknownJob:
+            past = await self._past(request.job_id, context)
+            if past is None:
+                raise self._unknown(request.job_id, context) from None
+            return past
+
+    async def ListTimers(
+        self, request: pb.ListTimersRequest, context: Context
+    ) -> pb.ListTimersResponse:
+        """See operator.proto."""
+        return pb.ListTimersResponse(
+            gate=self._state.config.choice.in_effect.gate, timers=timers.every(self._state)
+        )
+
+    async def GetEta(self, request: pb.GetEtaRequest, context: Context) -> pb.GetEtaResponse:
+        """See operator.proto."""
+        if request.job_id:
+            try:
+                return eta.response(self._state, self._visible(request.job_id, context))
+            except UnknownJob:
+                if await self._past(request.job_id, context) is not None:
+                    raise NoForecast(f"job {request.job_id} has ended") from None
+                raise self._unknown(request.job_id, context) from None
+        answer = eta.response(self._state, None)
+        owner = self._access.only_owner(context)
+        if owner is not None:
+            own = [one for one in answer.etas if self._is_own(JobId(one.job_id), owner)]
+            del answer.etas[:]
+            answer.etas.extend(own)
+        return answer
+
+    def _visible(self, job_id: str, context: Context) -> JobId:
+        """Return the id of a job that the caller may see.
+
+        Raises:
+            UnknownJob: there is no such job, or the caller may not see it: the same error for both.
+        """
+        owner, known = self._access.only_owner(context), JobId(job_id)
+        if owner is not None and not self._is_own(known, owner):
+            raise UnknownJob(job_id)
+        return known
+
+    def _unknown(self, job_id: str, context: Context) -> UnknownJob:
+        """Return the error that says what else the caller may have meant."""
+        owner = self._access.only_owner(context)
+        return unknown_job(
+            self._state, job_id, lambda one: owner is None or self._is_own(one, owner)
+        )
+
+    async def _past(self, job_id: str, context: Context) -> pb.Explanation | None:
+        """Return what the journal knows of a job that the caller may see; None: nothing."""
+        past = await past_explanation(self._state, JobId(job_id))
+        owner = self._access.only_owner(context)
+        if past is None or (owner is not None and not _is_of(past.job, owner)):
+            return None
+        return past
+
+    def _is_own(self, job_id: JobId, owner: int) -> bool:
+        try:
+            return _is_of(jobs.job(self._state, job_id), owner)
+        except UnknownJob:
+            return False
+
+
+def _is_of(job: pb.Job, owner: int) -> bool:
+    return job.HasField("user_id") and job.user_id == owner

@@ -1,0 +1,4 @@
+"""The speed of a job by tier: learned from its runs, or from the table of the site.
+
+Not here: what neighbours cost (interference).
+"""
