@@ -34,7 +34,7 @@ from roostd.app.polls.slurm_watch import SlurmWatch
 from roostd.config.config import Config
 from roostd.ops.clock import MonotonicClock
 from roostd.ops.metrics import Metrics
-from roostd.rpc.messages import convert, jobs
+from roostd.rpc.messages import daemon_status, jobs
 from roostd.slurm.port import QueueSnapshot
 from roostd.slurm.slurm_cli import SlurmCli
 from roostd.state import DaemonState
@@ -195,7 +195,7 @@ class Crowd:
 
     async def status(self) -> Any:
         """Answer GetStatus."""
-        return convert.status(self.state)
+        return daemon_status.status(self.state)
 
     async def reload(self) -> None:
         """Do what a reload does in one turn of the loop: keep the waits, read the queue again."""

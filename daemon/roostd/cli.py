@@ -145,7 +145,11 @@ def _show(loaded: LoadedConfig) -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="roostd", description="Job placement daemon for GPU clusters that run Slurm."
+        prog="roostd",
+        description="Job placement daemon for GPU clusters that run Slurm.",
+        epilog="Exit codes: 0 stopped as asked, 1 failed while it ran, 2 the configuration or the"
+        " command line is wrong, 3 another roostd uses the same state folder. Example:"
+        " roostd --config /etc/roost/roostd.yaml --set log.format=json",
     )
     parser.add_argument("--version", action=ShowVersion)
     _add_set(parser)
@@ -153,18 +157,31 @@ def _parser() -> argparse.ArgumentParser:
         "--config",
         type=Path,
         metavar="FILE",
-        help=f"configuration; {DEFAULT_FILE} when that exists",
+        help=f"configuration (default: {DEFAULT_FILE} if it exists)",
     )
-    commands = parser.add_subparsers(dest="command")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     check = commands.add_parser(
-        "check-config", help="check a configuration; exit 2 and name every problem if it is wrong"
+        "check-config",
+        help="check a configuration; exit 2 and name every problem if it is wrong",
+        description="Check a configuration without starting roostd: name every problem, with file"
+        " and line, and exit with 2; or exit with 0.",
+        epilog="Example: roostd check-config --show /etc/roost/roostd.yaml",
     )
-    check.add_argument("file", type=Path, nargs="?", metavar="FILE")
+    check.add_argument(
+        "file",
+        type=Path,
+        nargs="?",
+        metavar="FILE",
+        help=f"configuration (default: --config, then {DEFAULT_FILE} if it exists)",
+    )
     check.add_argument(
         "--show", action="store_true", help="print every value and where it comes from"
     )
     check.add_argument(
-        "--user", help="who must be able to read the files; for root the user of roostd.service"
+        "--user",
+        metavar="NAME",
+        help="the user who must be able to read the files (default: for root the user of"
+        " roostd.service)",
     )
     _add_set(check, "set_for_check")
     return parser

@@ -49,34 +49,77 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="roost-probe", description="Streams this node's GPU topology and load to roostd."
+        prog="roost-probe",
+        description="Stream this node's GPU topology and load to roostd.",
+        epilog="Exit codes: 0 done, 1 the driver gives nothing to show, 2 wrong usage. Examples:"
+        " roost-probe --print-topology --json; roost-probe --daemon control1:7471",
     )
     parser.add_argument("--version", action="version", version=f"roost-probe, version {VERSION}")
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--print-topology", action="store_true", help="print the links and exit")
     what.add_argument("--once", action="store_true", help="print one sample and exit")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.add_argument("--daemon", metavar="HOST:PORT", help=f"roostd; port {DEFAULT_PORT}")
+    parser.add_argument("--json", action="store_true", help="print it as JSON")
     parser.add_argument(
-        "--node", default=socket.gethostname().split(".")[0], help="Slurm's NodeName"
+        "--daemon", metavar="HOST:PORT", help=f"where roostd listens; its port is {DEFAULT_PORT}"
     )
-    parser.add_argument("--interval-s", type=_positive, default=1.0, help="between samples")
-    parser.add_argument("--agent-socket", type=Path, help="UNIX socket for the Slurm hooks")
-    parser.add_argument("--tls-ca", type=Path, help="certificate authority of roostd")
-    parser.add_argument("--tls-cert", type=Path, help="this node's certificate; SAN: its name")
-    parser.add_argument("--tls-key", type=Path, help="its key")
+    parser.add_argument(
+        "--node",
+        default=socket.gethostname().split(".")[0],
+        help="this node's name in slurm.conf (default: the host's short name, %(default)s)",
+    )
+    _add_seconds(parser, "--interval-s", 1.0, "time between two samples")
+    parser.add_argument(
+        "--agent-socket",
+        type=Path,
+        metavar="PATH",
+        help="serve the Slurm hooks at this UNIX socket (default: do not)",
+    )
+    parser.add_argument(
+        "--tls-ca",
+        type=Path,
+        metavar="FILE",
+        help="certificate of the authority that signed roostd's; with --tls-cert and --tls-key"
+        " (default: no TLS)",
+    )
+    parser.add_argument(
+        "--tls-cert",
+        type=Path,
+        metavar="FILE",
+        help="this node's certificate, with its name as subject alternative name",
+    )
+    parser.add_argument(
+        "--tls-key", type=Path, metavar="FILE", help="the key of this node's certificate"
+    )
     parser.add_argument(
         "--pcie",
         choices=("counters", "blocking", "off"),
         default="counters",
-        help="where PCIe rates come from; blocking takes 40 ms a GPU",
+        help="where PCIe rates come from; blocking takes 40 ms a GPU (default %(default)s)",
     )
-    parser.add_argument("--facts-timeout-s", type=_positive, default=60.0)
-    parser.add_argument("--load-timeout-s", type=_positive, default=5.0)
-    parser.add_argument("--facts-interval-s", type=_positive, default=300.0)
-    parser.add_argument("--sysfs-root", type=Path, default=Path("/sys"))
-    parser.add_argument("-v", "--verbose", action="store_true")
+    _add_seconds(parser, "--facts-timeout-s", 60.0, "give up reading models and links after it")
+    _add_seconds(parser, "--load-timeout-s", 5.0, "give up reading the load after it")
+    _add_seconds(parser, "--facts-interval-s", 300.0, "read models and links again after it")
+    parser.add_argument(
+        "--sysfs-root",
+        type=Path,
+        metavar="FOLDER",
+        default=Path("/sys"),
+        help="where PCIe and NUMA are read (default %(default)s)",
+    )
+    parser.add_argument("-v", "--verbose", action="store_true", help="log debug messages too")
     return parser
+
+
+def _add_seconds(
+    parser: argparse.ArgumentParser, option: str, default_s: float, meaning: str
+) -> None:
+    parser.add_argument(
+        option,
+        type=_positive,
+        metavar="SECONDS",
+        default=default_s,
+        help=f"{meaning} (default {default_s:g})",
+    )
 
 
 def _driver(options: argparse.Namespace) -> NvmlProcess:

@@ -1,8 +1,10 @@
 """`roost-slurm`: makes Slurm's files, and is what Slurm's hooks call.
 
-Exit codes: 0 done; 1 `config --check` found differences, `check` a setting missing that Roost
-needs (with --strict also one that it recommends), or `certs --check` an old certificate; 2 wrong
-input, nothing was written, or Slurm does not answer. `hook` always exits 0.
+Exit codes: 0 done; 1 the answer is no: `config --check` found differences, `check` a setting
+missing that Roost needs (with --strict also one that it recommends), `certs --check` an old
+certificate, `doctor` a problem, `migrate --check` a node that is not done; 2 wrong input, nothing
+was written, or Slurm does not answer. `hook` always exits 0. Each command has --help with an
+example.
 """
 
 import argparse
@@ -17,12 +19,13 @@ from roost_slurm.version_option import ShowVersion
 
 DIFFERENT = MISSING = 1
 BAD_INPUT = 2
+MOST_DAYS = 36_500
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command."""
     arguments = sys.argv[1:] if argv is None else argv
-    if arguments[:1] == ["hook"]:
+    if start.is_hook_call(arguments):
         return start.run_hook(arguments[1:])
     args = _parser().parse_args(arguments)
     if run := getattr(args, "run", None):
@@ -42,17 +45,68 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="roost-slurm", description=__doc__)
     parser.add_argument("--version", action=ShowVersion)
     commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="command")
-    commands.add_parser("hook", help="what Slurm's prologs and epilogs call; see docs/slurm.md")
-    unpin = commands.add_parser(
-        "unpin", help="while roostd is dead: let Slurm start waiting jobs that are pinned, anywhere"
+
+    def command(name: str, meaning: str, example: str) -> argparse.ArgumentParser:
+        return commands.add_parser(
+            name,
+            help=meaning,
+            description=f"{meaning[0].upper()}{meaning[1:]}.",
+            epilog=f"Example: roost-slurm {name} {example}",
+        )
+
+    _add_hook(command("hook", "run a hook; what Slurm's prologs and epilogs call", "prolog"))
+    _add_unpin(
+        command(
+            "unpin",
+            "while roostd is dead: let Slurm start waiting jobs that are pinned, anywhere",
+            "--runtime-folder /run/roost",
+        )
     )
-    unpin.add_argument("--runtime-folder", type=Path, default=DEFAULT_RUNTIME_FOLDER)
+    _add_check(command("check", "look whether slurm.conf has what Roost needs", "--strict"))
+    _add_certs(
+        command(
+            "certs",
+            "make certificates for roostd and the probes",
+            "roost-tls --daemon control1 --nodes 'gpu[01-16]'",
+        )
+    )
+    install_command.add_install(
+        command("install", "put units, hooks and scripts in place", "--role controller --plan")
+    )
+    install_command.add_uninstall(
+        command("uninstall", "remove what install has written", "--prefix /opt/roost")
+    )
+    doctor_command.add(
+        command("doctor", "tell what is wrong on this machine, and the cure", "--json")
+    )
+    migrate_command.add(
+        command("migrate", "change GPU types to indices, node by node, while jobs run", "--plan")
+    )
+    _add_config(
+        command("config", "make gres.conf and the rest from the topology", "*.json --out roost-etc")
+    )
+    return parser
+
+
+def _add_hook(hook: argparse.ArgumentParser) -> None:
+    """Describe what `start.run_hook` reads, without argparse and its 20 ms."""
+    from roost_slurm.hooks.hooks import HookName
+
+    hook.add_argument("name", choices=[*HookName], metavar="NAME", help=", ".join(HookName))
+    _add_runtime_folder(hook)
+    hook.add_argument("--mps", action="store_true", help="CUDA MPS for jobs that opt in to share")
+
+
+def _add_unpin(unpin: argparse.ArgumentParser) -> None:
+    _add_runtime_folder(unpin)
     unpin.add_argument(
         "--others",
         action="store_true",
         help="after a move: take back the pins that a roostd of another host or folder has left",
     )
-    check = commands.add_parser("check", help="look whether slurm.conf has what Roost needs")
+
+
+def _add_check(check: argparse.ArgumentParser) -> None:
     check.add_argument("--models", action="store_true", help="users name GPU models in requests")
     check.add_argument("--strict", action="store_true", help="recommended settings count as needed")
     check.add_argument(
@@ -60,23 +114,18 @@ def _parser() -> argparse.ArgumentParser:
         type=Path,
         dest="file",
         metavar="FILE",
-        help="output of `scontrol show config`; default: run it",
+        help="output of `scontrol show config` (default: run it)",
     )
-    _add_certs(commands.add_parser("certs", help="make certificates for roostd and the probes"))
-    install_command.add_install(
-        commands.add_parser("install", help="put units, hooks and scripts in place")
+
+
+def _add_runtime_folder(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--runtime-folder",
+        type=Path,
+        metavar="FOLDER",
+        default=DEFAULT_RUNTIME_FOLDER,
+        help="paths.runtime_dir of roostd.yaml (default %(default)s)",
     )
-    install_command.add_uninstall(
-        commands.add_parser("uninstall", help="remove what install has written")
-    )
-    doctor_command.add(
-        commands.add_parser("doctor", help="what is wrong on this machine, and the cure")
-    )
-    migrate_command.add(
-        commands.add_parser("migrate", help="GPU types by index, node by node, while jobs run")
-    )
-    _add_config(commands.add_parser("config", help="make gres.conf and the rest from the topology"))
-    return parser
 
 
 def _add_config(config: argparse.ArgumentParser) -> None:
@@ -84,9 +133,12 @@ def _add_config(config: argparse.ArgumentParser) -> None:
         "topology",
         nargs="+",
         type=Path,
+        metavar="FILE",
         help="NODE.json of `roost-probe --print-topology --json`, or one file for all nodes",
     )
-    config.add_argument("--out", type=Path, required=True, help="folder to write to")
+    config.add_argument(
+        "--out", type=Path, metavar="FOLDER", required=True, help="folder to write to"
+    )
     config.add_argument("--check", action="store_true", help="write nothing, show what differs")
     config.add_argument("--force", action="store_true", help="replace files that differ")
     config.add_argument("--seats", action="store_true", help="a second, shared seat on each GPU")
@@ -98,9 +150,20 @@ def _add_config(config: argparse.ArgumentParser) -> None:
         action="store_true",
         help="count each GPU model as a gres of its own, for limits and billing on gres/MODEL",
     )
-    config.add_argument("--runtime-folder", type=Path, default=DEFAULT_RUNTIME_FOLDER)
-    config.add_argument("--hooks-folder", type=Path, default=Path("/etc/slurm/hooks"))
-    config.add_argument("--device-prefix", default="/dev/nvidia")
+    _add_runtime_folder(config)
+    config.add_argument(
+        "--hooks-folder",
+        type=Path,
+        metavar="FOLDER",
+        default=Path("/etc/slurm/hooks"),
+        help="where the hooks will be (default %(default)s)",
+    )
+    config.add_argument(
+        "--device-prefix",
+        metavar="PATH",
+        default="/dev/nvidia",
+        help="device files of the GPUs, less their number (default %(default)s)",
+    )
     config.add_argument(
         "--model",
         action="append",
@@ -113,7 +176,12 @@ def _add_config(config: argparse.ArgumentParser) -> None:
 def _add_certs(certs: argparse.ArgumentParser) -> None:
     from roost_slurm.site.certs import DAYS, RENEW_BEFORE_DAYS
 
-    certs.add_argument("folder", type=Path, help="of the authority; keep it off the cluster")
+    certs.add_argument(
+        "folder",
+        type=Path,
+        metavar="FOLDER",
+        help="the authority's files, made if missing; keep it off the cluster",
+    )
     certs.add_argument(
         "--daemon",
         action="append",
@@ -121,18 +189,32 @@ def _add_certs(certs: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="a host name or address by which probes reach roostd; give each one",
     )
-    certs.add_argument("--nodes", default="", metavar="LIST", help="such as gpu[01-16]")
-    certs.add_argument("--domain", default="", help="is named too, behind each node's name")
-    certs.add_argument("--days", type=int, default=DAYS, help="validity (default %(default)s)")
+    certs.add_argument(
+        "--nodes", default="", metavar="LIST", help="nodes with a probe, such as gpu[01-16]"
+    )
+    certs.add_argument(
+        "--domain", default="", help="each node's certificate also names NODE.DOMAIN"
+    )
+    certs.add_argument(
+        "--days", type=_days, default=DAYS, help="how long they are valid (default %(default)s)"
+    )
     certs.add_argument(
         "--renew-before",
-        type=int,
+        type=_days,
         default=RENEW_BEFORE_DAYS,
         metavar="DAYS",
         help="certificates that expire earlier are made again (default %(default)s)",
     )
-    certs.add_argument("--revoke", metavar="NODE", help="add its certificate to revoked.txt")
+    certs.add_argument(
+        "--revoke", metavar="NODE", help="add this node's certificate to revoked.txt"
+    )
     certs.add_argument("--check", action="store_true", help="list what expires; change nothing")
+
+
+def _days(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= MOST_DAYS:
+        raise argparse.ArgumentTypeError(f"{text}: want 1 to {MOST_DAYS} days")
+    return int(text)
 
 
 def _certs(args: argparse.Namespace) -> int:
@@ -217,12 +299,15 @@ def _config(args: argparse.Namespace) -> int:
 
 
 def _check(args: argparse.Namespace) -> int:
-    from roost_slurm.site import site_check
+    from roost_slurm.site import conf_text, site_check
 
     try:
-        text = args.file.read_text(encoding="utf-8") if args.file else _shown_config()
+        text = conf_text.read_conf(args.file) if args.file else _shown_config()
         findings = site_check.check(text, uses_models=args.models)
-    except (OSError, ValueError, subprocess.SubprocessError) as error:
+    except OSError as error:
+        print(f"roost-slurm check: {args.file or 'scontrol'}: {error.strerror}", file=sys.stderr)
+        return BAD_INPUT
+    except (ValueError, subprocess.SubprocessError) as error:
         print(f"roost-slurm check: {error}", file=sys.stderr)
         return BAD_INPUT
     for finding in findings:
@@ -246,7 +331,8 @@ def _unpin(args: argparse.Namespace) -> int:
             job_ids.append(job_id)
             print(job_id)
     except (OSError, subprocess.SubprocessError, UnknownVersion) as error:
-        why = str(getattr(error, "stderr", None) or error).strip()
+        # The last line: scontrol tells first of each place where it looked.
+        why = str(getattr(error, "stderr", None) or error).strip().splitlines()[-1]
         print(f"roost-slurm unpin: {why}", file=sys.stderr)
         syslog.syslog(syslog.LOG_WARNING, f"roost-slurm unpin: {why}")
         return BAD_INPUT

@@ -11,11 +11,16 @@ _USAGE = "want NAME [--runtime-folder FOLDER] [--mps]"
 
 def main() -> int:
     """Entry point of the console script."""
-    if sys.argv[1:2] == ["hook"]:
+    if is_hook_call(sys.argv[1:]):
         return run_hook(sys.argv[2:])
     from roost_slurm.program import run_program
 
     return run_program(_load)
+
+
+def is_hook_call(arguments: Sequence[str]) -> bool:
+    """Return whether Slurm calls a hook; `hook --help` is a person's."""
+    return arguments[:1] == ["hook"] and arguments[1:] not in (["-h"], ["--help"])
 
 
 def _load() -> Callable[[], int]:

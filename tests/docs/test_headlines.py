@@ -3,15 +3,13 @@
 import re
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "docs" / "results"
 PRESENT = "The present world, and the present stacks"
 JUNE = "Helios, June 2020, with its users"
-SAID = re.compile(
-    r"is (\d+) % lower than under plain Slurm with backfill at 90 % load, and (\d+) % lower at 110 "
-    r"% load; on Philly it is (\d+) and (\d+) % lower .*? on the public trace that has users, "
-    r"(\d+) % lower at 90 % load and (\d+) % at 110 %"
-)
+SAID = re.compile(r"\| `(roost[a-z-]*)`[^|]*\| -(\d+) % \| -(\d+) % \|")
 
 
 def rows(page: Path, heading: str, policy: str) -> list[list[str]]:
@@ -28,13 +26,36 @@ def percent_below(ratio: str) -> int:
     return round(100 * (1 - float(ratio.split("±")[0])))
 
 
+def head(page: Path) -> str:
+    """Return what a page says before its first section."""
+    return page.read_text().split("\n## ")[0]
+
+
+@pytest.mark.parametrize("page", sorted(RESULTS.glob("*.md")), ids=lambda page: page.stem)
+def test_a_page_of_results_begins_with_the_answer_in_a_table(page: Path) -> None:
+    lines = head(page).splitlines()
+    first = next((number for number, line in enumerate(lines) if line.startswith("|---")), None)
+    assert first is not None, "no table before the first section"
+    assert first < 15
+
+
+def test_the_answer_of_the_results_is_that_of_the_newest_tables() -> None:
+    pages = {"README.md": PRESENT, "order.md": JUNE}
+    newest = "".join(
+        (RESULTS / name).read_text().partition(f"\n## {section}\n")[2].partition("\n## ")[0]
+        for name, section in pages.items()
+    )
+    ratios = re.findall(r"\d\.\d\d ± \d\.\d\d", head(RESULTS / "README.md"))
+    assert len(ratios) == 14
+    assert [ratio for ratio in ratios if ratio not in newest] == []
+
+
 def test_the_percentages_of_the_readme_are_those_of_the_tables() -> None:
     wanted = list[int]()
     for _, _, at_90, _, at_110, *_ in rows(RESULTS / "README.md", PRESENT, "roost"):
         wanted += [percent_below(at_90), percent_below(at_110)]
     for row in rows(RESULTS / "order.md", JUNE, "roost-no-preemption")[:2]:  # loads 0.9 and 1.1
         wanted.append(percent_below(row[3]))
-    found = SAID.search(" ".join((ROOT / "README.md").read_text().split()))
-    assert found is not None, "the sentence with the percentages reads otherwise"
-    assert list(map(int, found.groups())) == wanted
-    assert len(wanted) == 6
+    said = SAID.findall((ROOT / "README.md").read_text())
+    assert [policy for policy, *_ in said] == ["roost", "roost", "roost-no-preemption"]
+    assert [int(percent) for _, *percents in said for percent in percents] == wanted

@@ -58,6 +58,7 @@ POLICIES = (
     "roost-makespan",
     "roost-no-preemption",
     "roost-2026-11",
+    "roost-2026-11-28",
     "roost-no-preemption-2026-11",
     "fifo",
     "slurm",

@@ -77,9 +77,23 @@ def test_refuses_a_wrong_model_name(run: Run, pair: str) -> None:
     assert run("--model", pair) == cli.BAD_INPUT
 
 
-@pytest.mark.parametrize("arguments", [[], ["nonsense"], ["prolog", "--what"], ["--help"]])
+@pytest.mark.parametrize("arguments", [[], ["nonsense"], ["prolog", "--what"]])
 def test_wrong_arguments_do_not_fail_a_hook(arguments: list[str]) -> None:
     assert cli.main(["hook", *arguments]) == 0
+
+
+def test_a_person_is_told_the_names_of_hooks(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["hook", "--help"])
+    assert stop.value.code == 0  # Slurm may call it: no hook fails
+    assert "task-prolog" in capsys.readouterr().out
+
+
+def test_check_names_the_file_that_it_cannot_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["check", "--from", str(tmp_path)]) == cli.BAD_INPUT
+    assert capsys.readouterr().err == f"roost-slurm check: {tmp_path}: Is a directory\n"
 
 
 def test_every_problem_of_the_input_is_one_line(

@@ -1,37 +1,52 @@
-"""The command roost-train: make a model, and check one."""
+"""`roost-train`: make a model that Roost can use, and check one.
+
+Exit codes: 0 done; 1 the answer is no: `verify` found readings that differ, or `interference`
+refused a refit; 2 wrong input, or a library is missing. Each command has --help with an example.
+"""
 
 import argparse
 import importlib
 import json
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
-from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 
 from roost_engine.domain.errors import JournalError, PolicyError
 from roost_formats.models import onnx_telemetry
-from roost_formats.models.interference import SHIPPED_INTERFERENCE
 from roost_sim.errors import SimError
 from roost_sim.traces.formats import Format, load_trace
 from roost_sim.traces.trace import Trace
 from roost_slurm.version_option import ShowVersion
 from roost_train.commands.ablation_command import add_ablate
 from roost_train.commands.evolution_command import add_evolve
+from roost_train.commands.options import (
+    DEFAULT_EPOCHS,
+    DEFAULT_STEPS,
+    AddOptions,
+    add_distil,
+    add_graph,
+    add_interference,
+    add_pairs,
+    add_runtimes,
+    add_verify,
+    add_warmstart,
+)
 from roost_train.commands.selector_command import add_selector
 from roost_train.errors import MissingLibrary, TrainError
 from roost_train.progress import ProgressBar
 
-_DEFAULT_STEPS = 2500
-_DEFAULT_EPOCHS = 30
 _GRAPH_OPTIONS = ("seed", "worlds", "jobs", "steps", "price")
-_DEFAULT_WORLDS, _DEFAULT_JOBS, _DEFAULT_GRAPH_STEPS = 60, 500, 4000
+
+Run: TypeAlias = Callable[[argparse.Namespace], int]
+AddCommand: TypeAlias = Callable[[str, str, str], argparse.ArgumentParser]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command; the exit code is 0, 1 (readings differ, refit refused) or 2 (no run)."""
+    """Run the command. Returns its exit code."""
     arguments = _parser().parse_args(argv)
     try:
         onnx_telemetry.switch_off()  # before the import
@@ -48,58 +63,50 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="roost-train", description=__doc__)
     parser.add_argument("--version", action=ShowVersion)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    distil = commands.add_parser("distil", help="teach a model the heuristic's order")
-    distil.add_argument("--seed", type=int, default=0, help="of everything random (default 0)")
-    distil.add_argument("--steps", type=int, default=_DEFAULT_STEPS, help="training steps")
-    distil.add_argument("--output", type=Path, required=True, help="folder for the two files")
-    distil.set_defaults(command=_distil)
-    verify = commands.add_parser("verify", help="compare numpy, torch and ONNX Runtime")
-    verify.add_argument("model", type=Path, help="policy.onnx, its manifest beside it")
-    verify.set_defaults(command=_verify)
-    _add_interference(commands.add_parser("interference", help="teach a model what pairs cost"))
-    _add_pairs(commands.add_parser("pairs", help="measure programs beside each other on a GPU"))
-    _add_graph(commands.add_parser("graph", help="teach a model what placements cost"))
-    _add_runtimes(commands.add_parser("runtimes", help="teach a model a site's run times"))
-    add_selector(commands.add_parser("selector", help="train a job selector by simulation"))
-    add_evolve(commands.add_parser("evolve", help="search a job selector of few numbers"))
-    add_ablate(commands.add_parser("ablate", help="what each part of the improvement is worth"))
-    _add_warmstart(commands.add_parser("warmstart", help="teach an order model the incumbent's"))
+
+    def command(name: str, meaning: str, example: str) -> argparse.ArgumentParser:
+        return commands.add_parser(
+            name,
+            help=meaning,
+            description=f"{meaning[0].upper()}{meaning[1:]}.",
+            epilog=f"Example: roost-train {name} {example}",
+        )
+
+    _add_trainings(command)
+    _add_selectors(command)
     return parser
 
 
-def _add_graph(graph: argparse.ArgumentParser) -> None:
-    graph.add_argument("--seed", type=int, default=0, help="of everything random (default 0)")
-    graph.add_argument(
-        "--worlds", type=int, default=_DEFAULT_WORLDS, help="clusters that are simulated"
-    )
-    graph.add_argument("--jobs", type=int, default=_DEFAULT_JOBS, help="jobs on each of them")
-    graph.add_argument("--steps", type=int, default=_DEFAULT_GRAPH_STEPS, help="training steps")
-    graph.add_argument(
-        "--price",
-        type=float,
-        help="of a point of the heuristic; without it the best of some is searched",
-    )
-    graph.add_argument("--output", type=Path, required=True, help="folder for the two files")
-    graph.set_defaults(command=_graph)
+def _add_trainings(command: AddCommand) -> None:
+    def train(name: str, meaning: str, example: str, add: AddOptions, run: Run) -> None:
+        parser = command(name, meaning, example)
+        add(parser)
+        parser.set_defaults(command=run)
+
+    out, journal = "--output DIR", "--journal /var/lib/roost/journal.sqlite --out DIR"
+    pairs, sacct = "--commands programs.txt --out pairs.csv", "--sacct jobs.txt --out DIR"
+    train("distil", "teach a score model the heuristic's scores", out, add_distil, _distil)
+    check = "compare numpy, torch and ONNX Runtime on a model"
+    train("verify", check, "policy.onnx", add_verify, _verify)
+    teach = "teach a model what neighbours cost"
+    train("interference", teach, journal, add_interference, _interference)
+    train("pairs", "measure programs beside each other on a GPU", pairs, add_pairs, _pairs)
+    train("graph", "teach a model what placements cost", out, add_graph, _graph)
+    train("runtimes", "teach a model a site's run times", sacct, add_runtimes, _runtimes)
+    train("warmstart", "teach an order model the present order", journal, add_warmstart, _warmstart)
 
 
-def _add_warmstart(warmstart: argparse.ArgumentParser) -> None:
-    source = warmstart.add_mutually_exclusive_group(required=True)
-    source.add_argument("--sacct", type=Path, metavar="FILE", help="text of sacct -P: real starts")
-    source.add_argument("--journal", type=Path, metavar="FILE", help="roostd's journal: the same")
-    source.add_argument("--trace", type=Path, metavar="FILE", help="any trace of roost-sim")
-    warmstart.add_argument(
-        "--teacher",
-        metavar="POLICY",
-        help="imitate this policy of roost-sim, simulated on the jobs; without it, the real starts",
+def _add_selectors(command: AddCommand) -> None:
+    data = "--trace jobs.csv --cluster venus --out DIR"
+    add_selector(command("selector", "train a job selector by simulation", data))
+    add_evolve(command("evolve", "search a job selector of few numbers", f"{data} --minutes 30"))
+    add_ablate(
+        command(
+            "ablate",
+            "measure what each part of a selector's training is worth",
+            f"{data} --config train.yaml",
+        )
     )
-    warmstart.add_argument(
-        "--cluster", default="small", metavar="NAME", help="of the simulations (default small)"
-    )
-    warmstart.add_argument("--out", type=Path, required=True, metavar="DIR", help="for the files")
-    warmstart.add_argument("--jobs", type=int, metavar="N", help="the first N jobs only")
-    warmstart.add_argument("--seed", type=int, default=0, help="of everything random (default 0)")
-    warmstart.set_defaults(command=_warmstart)
 
 
 def _warmstart(arguments: argparse.Namespace) -> int:
@@ -121,73 +128,6 @@ def _warmstart(arguments: argparse.Namespace) -> int:
     )
     print(json.dumps({"version": 1, **found}))
     return 0
-
-
-def _add_runtimes(runtimes: argparse.ArgumentParser) -> None:
-    source = runtimes.add_mutually_exclusive_group(required=True)
-    source.add_argument("--sacct", type=Path, metavar="FILE", help="text of sacct -P")
-    source.add_argument("--journal", type=Path, metavar="FILE", help="roostd's journal")
-    source.add_argument("--trace", type=Path, metavar="FILE", help="any trace of roost-sim")
-    runtimes.add_argument(
-        "--out", type=Path, metavar="DIR", help="folder for the model's two files"
-    )
-    runtimes.add_argument("--jobs", type=int, metavar="N", help="the first N jobs only")
-    runtimes.add_argument(
-        "--epochs", type=int, default=_DEFAULT_EPOCHS, help="passes over the jobs"
-    )
-    runtimes.add_argument("--seed", type=int, default=0, help="of everything random (default 0)")
-    runtimes.add_argument("--json", action="store_true", help="figures as JSON")
-    runtimes.set_defaults(command=_runtimes)
-
-
-def _add_interference(interference: argparse.ArgumentParser) -> None:
-    source = interference.add_mutually_exclusive_group(required=True)
-    source.add_argument("--data", type=Path, metavar="DIR", help="folder of the public tables")
-    source.add_argument(
-        "--journal", type=Path, metavar="FILE", help="refit to the speeds that a site's jobs report"
-    )
-    interference.add_argument(
-        "--model",
-        type=Path,
-        metavar="FILE",
-        default=SHIPPED_INTERFERENCE,
-        help="with --journal: the model in service (default: the one that ships with Roost)",
-    )
-    interference.add_argument(
-        "--out", type=Path, metavar="DIR", help="folder for the model's two files"
-    )
-    interference.add_argument("--seed", type=int, default=0, help="of the random split (default 0)")
-    interference.add_argument("--json", action="store_true", help="figures as JSON")
-    interference.set_defaults(command=_interference)
-
-
-def _add_pairs(pairs: argparse.ArgumentParser) -> None:
-    pairs.add_argument(
-        "--commands", type=Path, metavar="FILE", required=True, help="lines `name: command`"
-    )
-    pairs.add_argument(
-        "--out", type=Path, metavar="FILE", required=True, help="the table, for sharing.pairs"
-    )
-    pairs.add_argument("--rounds", type=int, default=3, help="of all pairs (default 3)")
-    pairs.add_argument(
-        "--seconds", type=float, default=20.0, help="that a pair is measured (default 20)"
-    )
-    pairs.add_argument(
-        "--settle", type=float, metavar="SECONDS", default=5.0, help="before them (default 5)"
-    )
-    pairs.add_argument(
-        "--start", type=float, metavar="SECONDS", default=600.0, help="for a program to be warm"
-    )
-    pairs.add_argument(
-        "--no-twins", action="store_true", help="no program beside itself; each is started once"
-    )
-    pairs.add_argument(
-        "--pattern",
-        metavar="REGEX",
-        help="in the programs' output; its first group is the number of steps; default: the word"
-        " step with a number behind it",
-    )
-    pairs.set_defaults(command=_pairs)
 
 
 def _pairs(arguments: argparse.Namespace) -> int:
@@ -237,7 +177,7 @@ def _distil(arguments: argparse.Namespace) -> int:
     parameters = HyperParameters(seed=arguments.seed, steps=arguments.steps)
     net = distil(parameters, ProgressBar(parameters.steps, sys.stderr))
     command = ["roost-train", "distil", "--seed", str(parameters.seed)]
-    if parameters.steps != _DEFAULT_STEPS:
+    if parameters.steps != DEFAULT_STEPS:
         command += ["--steps", str(parameters.steps)]
     path, agreement = write_release(
         net, parameters, arguments.output, shlex.join([*command, "--output", "DIR"])
@@ -344,7 +284,7 @@ def _load(arguments: argparse.Namespace) -> Trace:
 def _repeated(arguments: argparse.Namespace) -> list[str]:
     """Return the options that repeat a training; of the file the name only."""
     words = _source_words(arguments)
-    if arguments.epochs != _DEFAULT_EPOCHS:
+    if arguments.epochs != DEFAULT_EPOCHS:
         words += ["--epochs", str(arguments.epochs)]
     return [*words, "--seed", str(arguments.seed)]
 

@@ -39,7 +39,13 @@ def _span(ctx: click.Context, param: click.Parameter, value: str) -> float:
 
 @click.command(epilog="Example: roostctl report --last 7d --html report.html")
 @click.option(
-    "--last", "last_s", callback=_span, default="7d", show_default=True, help="12h, 7d, 2w."
+    "--last",
+    "last_s",
+    metavar="TIME",
+    callback=_span,
+    default="7d",
+    show_default=True,
+    help="The jobs that ended in this time: 12h, 7d, 2w.",
 )
 @click.option(
     "--journal",

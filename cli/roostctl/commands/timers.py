@@ -5,18 +5,18 @@ from rich.text import Text
 
 from roost_proto.v1 import operator_pb2 as pb
 from roostctl.clients.operator import connect_admin
-from roostctl.documents.timers import TimersDocument, timer_document
+from roostctl.documents.timers import ChangedTimerDocument, TimersDocument, timer_document
 from roostctl.options.admin import admin_address, admin_option, caller_name
 from roostctl.options.common import Options, json_option, pass_options
 from roostctl.output.console import Cell, listing, new_console, print_document, prose, show
 from roostctl.output.quantities import ABSENT, duration, or_absent, percent, safe_text
 
-_HEADS = ("CLASS", "NODE", "RACK", "SPELLS", "CENSORED", "TUNED", "DALLY")
+_HEADS = ("CLASS", "NODE", "RACK", "WAITS", "CENSORED", "TUNED", "DALLY")
 
 
 @click.group(
     invoke_without_command=True,
-    epilog="Example: roostctl timers pin 8/high 300",
+    epilog="Example: roostctl timers --json",
 )
 @json_option
 @click.pass_context
@@ -25,9 +25,9 @@ def timers(options: Options, ctx: click.Context, as_json: bool) -> None:
     """Show how long jobs wait for better GPUs.
 
     CLASS is GPUs and sensitivity; NODE and RACK are how long such a job waits for one node at most,
-    and before it goes across racks. SPELLS are waits that ended, in brackets those that waited for
-    something better than was offered; CENSORED of these ended without it. DALLY is what Dally would
-    make of the same waits.
+    and before it goes across racks. WAITS counts the waits that ended, in brackets those that were
+    for something better than was offered; CENSORED of these ended without it. DALLY is what Dally
+    would make of the same waits.
     """
     if ctx.invoked_subcommand is not None:
         return
@@ -50,8 +50,9 @@ def timers(options: Options, ctx: click.Context, as_json: bool) -> None:
 @click.argument("name", metavar="CLASS")
 @click.argument("seconds", type=click.FloatRange(min=0, max=30 * 86400))
 @admin_option
+@json_option
 @pass_options
-def pin(options: Options, name: str, seconds: float, admin: str) -> None:
+def pin(options: Options, name: str, seconds: float, admin: str, as_json: bool) -> None:
     """Set both timers of a class by hand, in seconds; for administrators.
 
     The gate's caps hold all the same. 0: such jobs never wait.
@@ -59,20 +60,31 @@ def pin(options: Options, name: str, seconds: float, admin: str) -> None:
     address = admin_address(options, admin)
     with connect_admin(address, options.timeout_s) as administrator:
         timer = administrator.pin_timer(name, seconds, caller_name())
+    if as_json:
+        print_document(_document(timer))
+        return
     show(new_console(), prose(f"{safe_text(timer.name)} is pinned to {duration(timer.pinned_s)}."))
 
 
 @timers.command(epilog="Example: roostctl timers unpin 8/high")
 @click.argument("name", metavar="CLASS")
 @admin_option
+@json_option
 @pass_options
-def unpin(options: Options, name: str, admin: str) -> None:
+def unpin(options: Options, name: str, admin: str, as_json: bool) -> None:
     """Let the gate tune the timers of a class again; for administrators."""
     address = admin_address(options, admin)
     with connect_admin(address, options.timeout_s) as administrator:
         timer = administrator.unpin_timer(name, caller_name())
+    if as_json:
+        print_document(_document(timer))
+        return
     timers_text = f"NODE {duration(timer.node_timer_s)}, RACK {duration(timer.rack_timer_s)}"
     show(new_console(), prose(f"{safe_text(timer.name)} is tuned again: {timers_text}."))
+
+
+def _document(timer: pb.Timer) -> ChangedTimerDocument:
+    return {"schema": "roost.timer/1", "timer": timer_document(timer)}
 
 
 def _row(timer: pb.Timer) -> tuple[Cell, ...]:

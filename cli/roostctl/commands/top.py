@@ -32,7 +32,14 @@ _HEADINGS = 11  # lines that are no rows of a table
 
 
 @click.command(epilog="Example: roostctl top --every 5")
-@click.option("--every", "every_s", type=Seconds(), default=2.0, show_default=True, help="Seconds.")
+@click.option(
+    "--every",
+    "every_s",
+    type=Seconds(),
+    default=2.0,
+    show_default=True,
+    help="Time between two frames.",
+)
 @click.option("--once", is_flag=True, help="Print one frame, all of it, and end.")
 @json_option
 @pass_options

@@ -1,4 +1,4 @@
-"""What `roostctl timers --json` prints."""
+"""What `roostctl timers --json` prints, and `timers pin` and `unpin`."""
 
 from typing import TypedDict
 
@@ -27,6 +27,13 @@ class TimersDocument(TypedDict):
     schema: str
     gate: str
     timers: list[TimerDocument]
+
+
+class ChangedTimerDocument(TypedDict):
+    """`roostctl timers pin --json`, and `unpin`."""
+
+    schema: str
+    timer: TimerDocument
 
 
 def timer_document(timer: pb.Timer) -> TimerDocument:

@@ -20,7 +20,12 @@ from roost_engine.plugins.stacks import GateKind, OrderKind, PlacementKind, Pree
 from roost_engine.prediction.run_time.foreseen_ends import EndsConfig
 from roost_engine.prediction.service import ServiceIndex
 from roost_engine.preemption.network_preemption import NetworkPreemptionConfig
-from roost_engine.preemption.rules import LasMovesConfig, LearnedMovesConfig, LeasesConfig
+from roost_engine.preemption.rules import (
+    LONG_ROUND_S,
+    LasMovesConfig,
+    LearnedMovesConfig,
+    LeasesConfig,
+)
 from roost_engine.queue.learned_order import Fairness, LearnedOrderConfig
 from roostd.config.values import (
     NO_MODEL,
@@ -258,8 +263,8 @@ class PreemptionSection(Section):
     )
     lease_s: Seconds | None = Field(
         default=None,
-        description="a job that started is not stopped for this long; null: 3600, with las-moves"
-        " 360",
+        description="a job that started is not stopped for this long; null: 360 with las-moves and"
+        " learned-moves, 1800 with las-closer-moves, else 3600",
     )
     patience_s: Seconds = Field(
         default=600.0,
@@ -309,8 +314,10 @@ class PreemptionSection(Section):
         if self.lease_s is not None:
             return self.lease_s
         match kind:
-            case PreemptionKind.LAS_MOVES | PreemptionKind.LAS_CLOSER_MOVES:
+            case PreemptionKind.LAS_MOVES:
                 return LasMovesConfig().lease_s
+            case PreemptionKind.LAS_CLOSER_MOVES:
+                return LONG_ROUND_S
             case PreemptionKind.LEARNED_MOVES:
                 return LearnedMovesConfig().lease_s
             case PreemptionKind.LEASES:

@@ -72,6 +72,7 @@ def load_config(
         ConfigError: with every problem, each as "FILE:LINE: KEY: what is wrong, and what to do".
     """
     tree = _read_file(file) if file else Tree()
+    whole = f"{file}:1" if file else "configuration"
     problems = [f"{file}:{problem.line}: {problem.text}" for problem in tree.problems]
     if problems and not tree.values:
         raise ConfigError(problems)
@@ -89,7 +90,7 @@ def load_config(
     try:
         config = Config.model_validate(tree.values)
     except ValidationError as error:
-        raise ConfigError([*problems, *describe(error, Config, sources, f"{file}:1")]) from error
+        raise ConfigError([*problems, *describe(error, Config, sources, whole)]) from error
     for path, text in config.choice.problems():
         problems.append(f"{_source_of(path, sources, file)}: {'.'.join(path)}: {text}")
     if problems:

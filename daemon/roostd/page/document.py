@@ -21,7 +21,7 @@ from roost_engine.job_record import JobState, KnownJob
 from roost_engine.queue.outlook import Outlook
 from roost_proto.v1 import operator_pb2 as pb
 from roostd.page.slices import Slices
-from roostd.rpc.messages import convert, timers
+from roostd.rpc.messages import daemon_status, explanations, nodes, timers
 from roostd.rpc.messages.jobs import listed_job
 from roostd.rpc.messages.outlook import outlooks
 from roostd.state import DaemonState
@@ -75,7 +75,7 @@ def explanation(state: DaemonState, job_id: JobId) -> pb.Explanation:
     Raises:
         UnknownJob: neither the engine nor Slurm's queue has it.
     """
-    return convert.explanation(state, job_id)
+    return explanations.explanation(state, job_id)
 
 
 def _head(state: DaemonState) -> Document:
@@ -88,7 +88,7 @@ def _head(state: DaemonState) -> Document:
     return {
         "schema": SCHEMA,
         "at_epoch_s": round(time.time(), 3),
-        "status": message_document(convert.status(state)),
+        "status": message_document(daemon_status.status(state)),
         "partitions": modes,
         "gate": str(state.config.choice.in_effect.gate),
         "gpu_keys": GPU_KEYS,
@@ -123,7 +123,7 @@ async def _nodes(state: DaemonState, slices: Slices, links: _LinkTables) -> list
         for share in cluster.shares(job_id):
             held |= {(share.node, gpu): job_id for gpu in share.gpu_indices}
     texts = []
-    async for name in slices.over(convert.node_names(state)):
+    async for name in slices.over(nodes.node_names(state)):
         row = cluster.index_of.get(name)
         spec = None if row is None else cluster.specs[row]
         if row is not None and spec is not None:  # Slurm may have dropped it meanwhile
@@ -151,7 +151,7 @@ def _node(
         "cpus": [max(int(cluster.cpu_free[row]), 0), spec.cpu_count],
         "sample_age_s": None if report is None else round(state.board.silent_s(report), 1),
         "links": table,
-        "problems": list(convert.node_problems(state, spec.name, spec.gpu_count, report)),
+        "problems": list(nodes.node_problems(state, spec.name, spec.gpu_count, report)),
         "gpus": [
             (held.get((spec.name, gpu), ""), *loads[gpu], cluster.faults.get((row, gpu), ""))
             for gpu in range(spec.gpu_count)

@@ -25,6 +25,7 @@ from roost_engine.prediction.service import ServiceLeft
 from roost_engine.queue.orders import Value, attained_service
 
 ROUND_S = 360.0  # of Gavel (OSDI 2020)
+LONG_ROUND_S = 1_800.0  # of `las-closer-moves`: half of the stops of 360 s; docs/results/order.md
 DALLY_LEASE_S = 3_600.0  # Sharma et al., arXiv 2401.16492
 
 # (running jobs, engine time) to the time at which their order changes next without any event.

@@ -55,10 +55,11 @@ def _one(
 ) -> tuple[tuple[str, int], str]:
     # "[key]": the key before it is wrong itself.
     path = tuple(str(step) for step in detail["loc"] if step != "[key]")
-    source = next(
-        (sources[path[:length]] for length in range(len(path), 0, -1) if path[:length] in sources),
-        fallback_source,
-    )
+    above = (path[:length] for length in range(len(path), 0, -1))
+    # A section that only --set or the environment has stands under its keys alone.
+    below = (key for key in sources if key[: len(path)] == path)
+    place = next((key for key in (*above, *below) if key in sources), None)
+    source = fallback_source if place is None else sources[place]
     name, _, line = source.rpartition(":")
     order = (name, int(line)) if line.isdigit() else (source, 0)
     return order, f"{source}: {'.'.join(path)}: {_problem(detail, path, root)}"

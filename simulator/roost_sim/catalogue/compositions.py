@@ -28,7 +28,7 @@ from roost_formats.models.run_times import load_onnx_run_times
 from roost_sim.catalogue.gates import GATES, gate_of, gate_part, has_arguments
 from roost_sim.catalogue.orders import ORDERS, SELECTOR, order_part
 from roost_sim.catalogue.placements import PLACEMENTS, has_own_model, placement_of, placement_part
-from roost_sim.catalogue.preemptions import PREEMPTIONS
+from roost_sim.catalogue.preemptions import PREEMPTIONS, preemption_part
 from roost_sim.catalogue.sharings import parse_sharing, sharing_of
 from roost_sim.errors import SimError
 from roost_sim.information.altered_history import AlteredHistory
@@ -73,14 +73,14 @@ class Composition:
             order_part(self.order).regime,
             placement_part(self.placement).regime,
             gate_part(self.gate).regime,
-            PREEMPTIONS[self.preemption].regime,
+            preemption_part(self.preemption).regime,
         )
         return min(parts, key=list(Regime).index)
 
     @property
     def asks_speed(self) -> bool:
         """Whether a part of it depends on how fast jobs run."""
-        parts = order_part(self.order), gate_part(self.gate), PREEMPTIONS[self.preemption]
+        parts = order_part(self.order), gate_part(self.gate), preemption_part(self.preemption)
         separates = bool(self.sharing) and parse_sharing(self.sharing)[1].separates
         return separates or any(part.asks_speed for part in parts)
 
@@ -106,7 +106,7 @@ class Composition:
         if self.gate != "open":
             parts.append(gate_part(self.gate).source)
         if self.preemption != "none":
-            parts.append(PREEMPTIONS[self.preemption].source)
+            parts.append(preemption_part(self.preemption).source)
         if self.sharing:
             parts.append(parse_sharing(self.sharing)[0].source)
         return "; ".join(parts)
@@ -114,7 +114,7 @@ class Composition:
     def build(self, information: PolicyInformation) -> Policies:
         """Make the engine's plug-ins: as roostd makes the parts that it has too."""
         order, placement = order_part(self.order), placement_part(self.placement)
-        gate, rule = gate_part(self.gate), PREEMPTIONS[self.preemption]
+        gate, rule = gate_part(self.gate), preemption_part(self.preemption)
         # A selector reads the same predictors as the learned order.
         kind = order.kind or (OrderKind.LEARNED if order.model else OrderKind.PRIORITY)
         plugins = Plugins(
@@ -233,10 +233,18 @@ _PREEMPTIVE_ORDERS = (
     ("gittins-2d", "gittins-moves"),
 )
 
-# The stacks as they were before docs/results/networks.md, to compare with. What they decide must
-# not change: tests/engine/test_decisions.py.
+# The stacks as they were before docs/results/networks.md, and `roost` before its leases were longer
+# (docs/results/order.md), to compare with. What they decide must not change:
+# tests/engine/test_decisions.py.
 DATED = (
     Composition(name="roost-2026-11", order="las", gate="delay", preemption="las-moves"),
+    Composition(
+        name="roost-2026-11-28",
+        order="las",
+        placement="tight-gangs",
+        gate="uplink-delay",
+        preemption="las-closer-moves:360",
+    ),
     Composition(
         name="roost-no-preemption-2026-11",
         order="priority",
@@ -347,6 +355,8 @@ def find_policy(name: str) -> Composition:
             gate_part(part)
         elif kind == "order" and part.startswith(f"{SELECTOR}:"):
             order_part(part)
+        elif kind == "preemption" and part.partition(":")[0] in known:
+            preemption_part(part)
         elif part not in known and not (kind == "placement" and has_own_model(part)):
             raise PolicyNameError(_no_such(kind, part, known))
         chosen[kind] = part

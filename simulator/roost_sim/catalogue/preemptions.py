@@ -1,10 +1,12 @@
 """Preemption rules by name: which running jobs are preempted for a waiting job.
 
-Definitions: docs/simulator/policies.md.
+Definitions: docs/simulator/policies.md. The name of a rule with a lease that roostd has too may
+carry another lease in seconds, as in `las-closer-moves:360`.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from math import inf
 
 from roost_engine.plugins.policy_kinds import PreemptionNumbers, make_preemption
 from roost_engine.policies.heuristics import NoPreemption
@@ -12,6 +14,7 @@ from roost_engine.policies.preemption_protocols import PreemptPolicy
 from roost_engine.preemption.network_preemption import NetworkPreemptionConfig
 from roost_engine.preemption.rules import (
     DALLY_LEASE_S,
+    LONG_ROUND_S,
     ROUND_S,
     DisplaceBy,
     LasMovesConfig,
@@ -22,6 +25,7 @@ from roost_engine.preemption.rules import (
 )
 from roost_engine.queue.orders import attained_service
 from roost_sim.catalogue.orders import remaining
+from roost_sim.errors import SimError
 from roost_sim.information.policy_information import PolicyInformation
 from roost_sim.policies.order.gittins import GittinsIndex
 from roost_sim.policies.order.job_values import attained_time
@@ -37,6 +41,10 @@ from roost_sim.worlds.fidelity import Regime
 BLOX_ROUND_S = 300.0  # Gavel, and so `las`, takes 360 s
 LUCID_ROUND_S = 60.0
 SLICE_S = 120.0  # Gandiva slices "in the order of minutes", 1 to 2
+
+
+class LeaseError(SimError):
+    """The lease in a rule's name cannot be used."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,8 +194,45 @@ PREEMPTIONS: Mapping[str, PreemptionPart] = {
         regime=Regime.PREDICTED,
     ),
     "las-closer-moves": _of_roostd(
-        lambda information: LasMovesConfig(partitions=information.partitions, serves_deferred=True),
-        f"{_WITH_MIGRATION['las-moves'].source}; also for a job that the gate lets wait, on the "
-        "closest tier that it could have",
+        lambda information: LasMovesConfig(
+            partitions=information.partitions, lease_s=LONG_ROUND_S, serves_deferred=True
+        ),
+        f"as las-moves, but after {LONG_ROUND_S:g} s of a run; also for a job that the gate lets "
+        "wait, on the closest tier that it could have",
     ),
 }
+
+
+def preemption_part(name: str) -> PreemptionPart:
+    """Return the rule of a name, with the lease that the name carries.
+
+    Raises:
+        LeaseError: the rule has no lease that a name can replace, or what follows is no lease.
+        KeyError: no rule has this name.
+    """
+    kind, colon, text = name.partition(":")
+    part = PREEMPTIONS[kind]
+    if not colon:
+        return part
+    lease_s = _lease_s(name, text)
+    usual = part.numbers
+
+    def numbers(information: PolicyInformation) -> PreemptionNumbers:
+        found = None if usual is None else usual(information)
+        if not isinstance(found, LasMovesConfig | LearnedMovesConfig | LeasesConfig):
+            raise LeaseError(f"{name}: rule {kind} has no lease to replace")
+        return replace(found, lease_s=lease_s)
+
+    numbers(PolicyInformation(work_s={}, seed=0))
+    source = f"{part.source}; with a lease of {lease_s:g} s"
+    return replace(_of_roostd(numbers, source, part.asks_speed), regime=part.regime)
+
+
+def _lease_s(name: str, text: str) -> float:
+    try:
+        lease_s = float(text)
+    except ValueError as error:
+        raise LeaseError(f"{name}: want seconds after the colon, got {text!r}") from error
+    if not 0 < lease_s < inf:
+        raise LeaseError(f"{name}: want seconds above 0 after the colon, got {text!r}")
+    return lease_s

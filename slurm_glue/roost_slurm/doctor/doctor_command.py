@@ -19,11 +19,18 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--role",
         action="append",
         choices=("controller", "node"),
-        help="what this machine is; found out where it is not given",
+        help="what this machine is; may be repeated (default: by Slurm's configuration and the"
+        " probe)",
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.add_argument("--runtime-folder", type=Path, default=Path("/run/roost"))
-    parser.add_argument("--hooks-folder", type=Path, default=Path("/etc/slurm/hooks"))
+    for what, default in (("runtime", "/run/roost"), ("hooks", "/etc/slurm/hooks")):
+        parser.add_argument(
+            f"--{what}-folder",
+            type=Path,
+            metavar="FOLDER",
+            default=Path(default),
+            help=f"as given to roost-slurm config (default {default})",
+        )
     parser.set_defaults(run=run)
 
 

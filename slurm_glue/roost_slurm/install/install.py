@@ -277,8 +277,10 @@ def _text(path: Path) -> str | None:
 def _read(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InstallError(f"{path}: cannot be read: {error}") from error
+    except UnicodeDecodeError as error:
+        raise InstallError(f"{path}: cannot be read: it is not UTF-8 text") from error
+    except OSError as error:
+        raise InstallError(f"{path}: cannot be read: {error.strerror}") from error
 
 
 def _put(path: Path, text: str) -> None:

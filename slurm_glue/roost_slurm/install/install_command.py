@@ -25,7 +25,7 @@ def add_install(parser: argparse.ArgumentParser) -> None:
         "--role",
         action="append",
         choices=sorted(UNITS),
-        help="units of this role; may be repeated",
+        help="install the units of this role; may be repeated",
     )
     parser.add_argument(
         "--files",
@@ -34,7 +34,9 @@ def add_install(parser: argparse.ArgumentParser) -> None:
         help="what `roost-slurm config --out FOLDER` made: hooks, roost.conf, job_submit.lua",
     )
     _add_places(parser)
-    parser.add_argument("--plan", action="store_true", help="write nothing, say what would be")
+    parser.add_argument(
+        "--plan", action="store_true", help="say what would be written; write nothing"
+    )
     parser.add_argument("--force", action="store_true", help="replace files that differ")
     parser.set_defaults(run=run_install)
 
@@ -46,9 +48,18 @@ def add_uninstall(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_places(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--prefix", type=Path, default=Path(sys.prefix), help="the environment")
-    parser.add_argument("--slurm-folder", type=Path, default=Path("/etc/slurm"))
-    parser.add_argument("--hooks-folder", type=Path, default=Path("/etc/slurm/hooks"))
+    for option, default, meaning in (
+        ("--prefix", sys.prefix, "Roost's Python environment"),
+        ("--slurm-folder", "/etc/slurm", "the folder of slurm.conf"),
+        ("--hooks-folder", "/etc/slurm/hooks", "where the hooks are"),
+    ):
+        parser.add_argument(
+            option,
+            type=Path,
+            metavar="FOLDER",
+            default=Path(default),
+            help=f"{meaning} (default %(default)s)",
+        )
     parser.add_argument("--root", type=Path, default=Path("/"), help=argparse.SUPPRESS)
 
 

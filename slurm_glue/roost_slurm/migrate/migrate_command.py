@@ -41,12 +41,18 @@ def add(parser: argparse.ArgumentParser) -> None:
         type=Path,
         default=Path("/etc/slurm/roost"),
         metavar="FOLDER",
-        help="what `roost-slurm config --out FOLDER` made (default /etc/slurm/roost)",
+        help="what `roost-slurm config --out FOLDER` made (default %(default)s)",
     )
     parser.add_argument(
         "--back", action="store_true", help="the way back: the site's own types, from the backups"
     )
-    parser.add_argument("--slurm-folder", type=Path, default=Path("/etc/slurm"))
+    parser.add_argument(
+        "--slurm-folder",
+        type=Path,
+        metavar="FOLDER",
+        default=Path("/etc/slurm"),
+        help="the folder of slurm.conf (default %(default)s)",
+    )
     parser.set_defaults(run=run)
 
 

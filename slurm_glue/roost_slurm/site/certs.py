@@ -137,13 +137,18 @@ class Authority:
         """Return every certificate of the folder, that which expires first in front.
 
         Raises:
-            CertificateError: one cannot be read.
+            CertificateError: there is none, or one cannot be read.
         """
+        if not self._path(CA).exists():
+            raise CertificateError(f"{self._folder}: no authority there; name the folder of one")
         found = [Held(path.stem, self._days_left(path)) for path in self._folder.glob("*.pem")]
         return sorted(found, key=lambda one: (one.days_left, one.name))
 
     def _make_authority(self) -> None:
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise CertificateError(f"{self._folder}: no folder: {error.strerror}") from error
         certificate, key = self._path(CA), self._path(CA).with_suffix(".key")
         if certificate.exists():
             if not key.exists():

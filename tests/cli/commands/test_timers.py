@@ -1,5 +1,6 @@
 """`roostctl timers`, and its `pin` and `unpin`."""
 
+import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -52,6 +53,14 @@ def test_unpin_shows_the_tuned_timers(admin: FakeAdmin, run: Run) -> None:
     result = run("timers", "unpin", "8/high", SUDO_USER="alice")
     assert result.stdout == "8/high is tuned again: NODE 1 m 00 s, RACK 1 h 00 m.\n"
     assert admin.unpinned == [pb.UnpinTimerRequest(name="8/high", by="alice")]
+
+
+def test_a_change_as_json_has_the_timer_as_it_is_now(admin: FakeAdmin, run: Run) -> None:
+    pinned = json.loads(run("timers", "pin", "8/high", "300", "--json").stdout)
+    unpinned = json.loads(run("timers", "unpin", "8/high", "--json").stdout)
+    assert [*pinned] == [*unpinned] == ["schema", "timer"]
+    assert pinned["schema"] == unpinned["schema"] == "roost.timer/1"
+    assert (pinned["timer"]["pinned_s"], unpinned["timer"]["pinned_s"]) == (300.0, None)
 
 
 def test_an_admin_address_that_is_given_is_used(admin: FakeAdmin, socket_path: Path) -> None:

@@ -66,12 +66,20 @@ def test_preemption_names_its_partitions_in_order_and_keeps_qos_to_the_daemon() 
 def test_each_rule_has_its_own_lease_unless_one_is_given(lease_s: float | None) -> None:
     section = PreemptionSection(lease_s=lease_s)
 
-    las, leases, network = (
+    las, closer, leases, network = (
         section.to_core(kind, ["main"])
-        for kind in (PreemptionKind.LAS_MOVES, PreemptionKind.LEASES, PreemptionKind.NETWORK)
+        for kind in (
+            PreemptionKind.LAS_MOVES,
+            PreemptionKind.LAS_CLOSER_MOVES,
+            PreemptionKind.LEASES,
+            PreemptionKind.NETWORK,
+        )
     )
 
     assert las == LasMovesConfig(partitions=("main",), lease_s=lease_s or 360.0)
+    assert closer == LasMovesConfig(
+        partitions=("main",), lease_s=lease_s or 1_800.0, serves_deferred=True
+    )
     assert leases == LeasesConfig(partitions=("main",), lease_s=lease_s or 3_600.0)
     assert network == NetworkPreemptionConfig(partitions=("main",), lease_s=lease_s or 3_600.0)
 

@@ -133,6 +133,12 @@ def test_a_missing_or_unreadable_file_is_named(tmp_path: Path) -> None:
         load_config(tmp_path / "latin.yaml", {})
 
 
+def test_an_unknown_section_of_the_command_line_is_not_put_down_to_a_file() -> None:
+    with pytest.raises(ConfigError) as refused:
+        load_config(None, {}, ["foo.bar=1"])
+    assert str(refused.value).startswith("--set foo.bar: foo: unknown key, known are")
+
+
 def test_flags_win_over_environment_over_file_over_defaults(tmp_path: Path) -> None:
     file = write(tmp_path, "mode: advise\nslurm: {lease_s: 30}\ncluster: file\n")
 

@@ -67,7 +67,7 @@ def test_the_journal_gets_the_choice() -> None:
 def test_rules_stop_jobs_of_the_partitions_that_allow_it_only() -> None:
     allowed = config(stack="roost", partitions={"a": {"preemption": True}, "b": {}})
     assert allowed.choice.plugins((), Knowledge()).preemption == LasMovesConfig(
-        partitions=("a",), serves_deferred=True
+        partitions=("a",), lease_s=1_800.0, serves_deferred=True
     )
     assert config(stack="roost").choice.plugins((), Knowledge()).preemption is None
 
@@ -90,7 +90,7 @@ def test_settings_show_the_part_of_the_stack_and_where_it_comes_from(tmp_path: P
     assert shown["order.kind"] == ("las", "stack roost")
     assert shown["policy.model"] == ("none", "stack roost")
     assert shown["engine.patience_s"] == ("never", "stack roost")
-    assert shown["preemption.lease_s"] == ("360.0", "preemption.kind las-closer-moves")
+    assert shown["preemption.lease_s"] == ("1800.0", "preemption.kind las-closer-moves")
     assert shown["gate.lease_s"] == ("null", "default")
 
 

@@ -12,7 +12,7 @@ from roost_engine.domain.model import JobId, NodeName
 from roost_engine.job_record import JobState
 from roostd.page import document
 from roostd.page.document import GPU_KEYS, build, explanation
-from roostd.rpc.messages import convert
+from roostd.rpc.messages import explanations, nodes
 from roostd.state import DaemonState, UnmanagedJob
 from roostd.testing.busy_state import busy_state
 
@@ -27,8 +27,8 @@ def built(state: DaemonState) -> Any:
 
 
 def test_every_node_and_gpu_is_there_with_its_job(state: DaemonState) -> None:
-    shown, held = built(state), convert.holders(state)
-    assert [node["name"] for node in shown["nodes"]] == convert.node_names(state)
+    shown, held = built(state), nodes.holders(state)
+    assert [node["name"] for node in shown["nodes"]] == nodes.node_names(state)
     jobs = {
         (node["name"], gpu): values[GPU_KEYS.index("job_id")]
         for node in shown["nodes"]
@@ -38,8 +38,8 @@ def test_every_node_and_gpu_is_there_with_its_job(state: DaemonState) -> None:
 
 
 def test_load_is_that_of_the_newest_sample(state: DaemonState) -> None:
-    name = convert.node_names(state)[0]
-    told = convert.node(state, name, {})
+    name = nodes.node_names(state)[0]
+    told = nodes.node(state, name, {})
     (node,) = [one for one in built(state)["nodes"] if one["name"] == name]
     for gpu, values in zip(told.gpus, node["gpus"], strict=True):
         sm, memory, heat = values[1:4]
@@ -112,13 +112,13 @@ def test_a_blocked_job_waits_at_the_end(state: DaemonState) -> None:
 
 
 def test_a_faulty_gpu_and_a_node_without_a_probe_are_told(state: DaemonState) -> None:
-    name = convert.node_names(state)[0]
+    name = nodes.node_names(state)[0]
     state.engine.step(
         GpuHealthChanged(at_s=state.clock.now_s(), name=name, gpu_index=3, fault="XID 79")
     )
     for report in list(state.board.reports()):
         report.stream = None
-    state.board.forget(convert.node_names(state)[1])
+    state.board.forget(nodes.node_names(state)[1])
     first, second, *_ = built(state)["nodes"]
     assert first["gpus"][3][GPU_KEYS.index("fault")] == "XID 79"
     assert second["sample_age_s"] is None
@@ -128,7 +128,7 @@ def test_a_faulty_gpu_and_a_node_without_a_probe_are_told(state: DaemonState) ->
 
 
 async def test_a_node_that_is_lost_while_it_is_read_is_left_out(state: DaemonState) -> None:
-    names = convert.node_names(state)
+    names = nodes.node_names(state)
     building = asyncio.create_task(build(state))
     await asyncio.sleep(0)
     state.engine.step(NodeLost(at_s=state.clock.now_s(), name=names[-1]))
@@ -143,6 +143,6 @@ def test_modes_are_those_of_every_partition(state: DaemonState) -> None:
 
 def test_an_explanation_is_that_of_the_operators(state: DaemonState) -> None:
     (job_id, *_) = [one for one, _ in state.engine.records()]
-    assert explanation(state, job_id) == convert.explanation(state, job_id)
+    assert explanation(state, job_id) == explanations.explanation(state, job_id)
     with pytest.raises(UnknownJob):
         explanation(state, JobId("1"))

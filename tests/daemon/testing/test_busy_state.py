@@ -1,13 +1,13 @@
 """The state that shows of a cluster what a daemon's would."""
 
 from roost_engine.job_record import JobState
-from roostd.rpc.messages import convert
+from roostd.rpc.messages import daemon_status, nodes
 from roostd.testing.busy_state import GPU_COUNT, StillClock, busy_state
 
 
 def test_most_gpus_are_in_use_and_every_node_reports() -> None:
     state = busy_state(20)
-    status = convert.status(state)
+    status = daemon_status.status(state)
     assert (status.node_count, status.probe_count) == (20, 20)
     assert 0 < status.gpu_free_count < status.gpu_count // 2
     assert status.waiting_job_count >= 3
@@ -16,7 +16,7 @@ def test_most_gpus_are_in_use_and_every_node_reports() -> None:
 
 def test_the_same_seed_gives_the_same_state() -> None:
     first, second, other = busy_state(6), busy_state(6), busy_state(6, seed=2)
-    assert convert.holders(first) == convert.holders(second) != convert.holders(other)
+    assert nodes.holders(first) == nodes.holders(second) != nodes.holders(other)
 
 
 def test_jobs_were_placed_by_the_engine_itself() -> None:

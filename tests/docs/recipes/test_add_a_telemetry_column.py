@@ -18,7 +18,7 @@ from roost_probe.driver.readings import DriverLoad, GpuLoad
 from roost_probe.node.sampler import Sampler
 from roost_proto.v1 import operator_pb2, telemetry_pb2
 from roostctl.documents.nodes import GpuDocument
-from roostd.rpc.messages import convert
+from roostd.rpc.messages import nodes
 from roostd.telemetry.probe_messages import check_sample, column, read_hello, read_load
 
 ABSURD = 1e30
@@ -112,7 +112,7 @@ def test_operators_see_the_same_columns_everywhere() -> None:
     assert len(shown) >= 5
     for name in shown:
         assert gpu[name].has_presence, f"{name} must be optional: 0 is not unknown"
-        assert f'"{name}"' in inspect.getsource(convert)
+        assert f'"{name}"' in inspect.getsource(nodes)
         assert type(None) in typing.get_args(documented[name])
         assert f"`{name}`" in page
 

@@ -125,7 +125,10 @@ def test_a_revoked_certificate_is_on_the_list_and_gone(
         (["--daemon", "a,DNS:b"], "no host name or address"),
         (["--daemon", "a\nb"], "no host name or address"),
         (["--nodes", "gpu[1"], "gpu[1"),
-        (["--nodes", "n1", "--days", "0x"], "invalid int"),
+        (["--nodes", "n1", "--days", "0x"], "want 1 to 36500 days"),
+        (["--nodes", "n1", "--days", "0"], "want 1 to 36500 days"),
+        (["--nodes", "n1", "--renew-before", "-1"], "want 1 to 36500 days"),
+        (["--check"], "no authority there"),  # a misspelt folder is not a good one
     ],
 )
 def test_wrong_input_is_named_and_nothing_is_made(
@@ -138,6 +141,14 @@ def test_wrong_input_is_named_and_nothing_is_made(
     assert code == cli.BAD_INPUT
     assert problem in capsys.readouterr().err
     assert not (tmp_path / "tls").exists()
+
+
+def test_a_file_is_no_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").touch()
+    assert certs(tmp_path / "file", "--nodes", "n1") == cli.BAD_INPUT
+    assert (
+        capsys.readouterr().err == f"roost-slurm certs: {tmp_path}/file: no folder: File exists\n"
+    )
 
 
 def test_an_authority_without_its_key_is_not_replaced(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The longer commands of `roost-train`, one module each; the short ones are in `cli`.
+"""The longer commands of `roost-train`, one module each, and the options of the short ones.
 
 Not here: what they run.
 """

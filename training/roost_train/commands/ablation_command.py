@@ -18,9 +18,15 @@ def add_ablate(ablate: argparse.ArgumentParser) -> None:
         "--trace", type=Path, metavar="FILE", required=True, help="any trace of roost-sim"
     )
     ablate.add_argument(
-        "--cluster", action="append", required=True, help="a preset or a file; once for each"
+        "--cluster",
+        action="append",
+        required=True,
+        metavar="NAME",
+        help="a preset of roost-sim or a file; once for each cluster to train on",
     )
-    ablate.add_argument("--out", type=Path, metavar="DIR", required=True, help="folder")
+    ablate.add_argument(
+        "--out", type=Path, metavar="DIR", required=True, help="folder for all files"
+    )
     ablate.add_argument(
         "--config", type=Path, metavar="FILE", required=True, help="YAML of the full training"
     )

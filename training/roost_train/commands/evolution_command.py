@@ -16,32 +16,37 @@ _DEFAULT_GENERATIONS = 60
 
 def add_evolve(evolve: argparse.ArgumentParser) -> None:
     """Add the command's options."""
-    for option, of_what in (
-        ("--trace", "any trace of roost-sim"),
-        ("--cluster", "a preset or a file"),
+    for option, metavar, of_what in (
+        ("--trace", "FILE", "any trace of roost-sim"),
+        ("--cluster", "NAME", "a preset of roost-sim or a file"),
     ):
         evolve.add_argument(
             option,
             action="append",
             required=True,
-            metavar=option.removeprefix("--").upper(),
+            metavar=metavar,
             help=f"{of_what}; once for each to train on",
         )
-    evolve.add_argument("--out", type=Path, metavar="DIR", required=True, help="folder")
+    evolve.add_argument(
+        "--out", type=Path, metavar="DIR", required=True, help="folder for all files"
+    )
     evolve.add_argument(
         "--generations",
         type=int,
         metavar="N",
         default=_DEFAULT_GENERATIONS,
-        help=f"of the search (default {_DEFAULT_GENERATIONS})",
+        help=f"generations of the search (default {_DEFAULT_GENERATIONS})",
     )
     evolve.add_argument(
-        "--minutes", type=float, metavar="M", help="begin no generation after so long"
+        "--minutes",
+        type=float,
+        metavar="M",
+        help="begin no generation after so long (default: no limit)",
     )
     evolve.add_argument(
-        "--processes", type=int, metavar="N", help="cores to simulate on; default: all of them"
+        "--processes", type=int, metavar="N", help="cores to simulate on (default: all)"
     )
-    evolve.add_argument("--seed", type=int, default=0, help="of everything random (default 0)")
+    evolve.add_argument("--seed", type=int, default=0, help="seeds every random draw (default 0)")
     evolve.set_defaults(command=run_evolve)
 
 

@@ -27,19 +27,31 @@ def add_selector(selector: argparse.ArgumentParser) -> None:
         "--slot",
         choices=("order", "placement", "gate"),
         help="which decision is trained: the next job, where it runs, or whether it waits for a"
-        " closer place; default: as configured",
+        " closer place (default: as configured)",
     )
     selector.add_argument(
-        "--until", type=float, metavar="FRAC", default=1.0, help="only this share of its time"
+        "--until",
+        type=float,
+        metavar="FRAC",
+        default=1.0,
+        help="train on the first part of the trace, this share of its time (default: all of it)",
     )
     selector.add_argument(
         "--cluster",
         action="append",
         required=True,
+        metavar="NAME",
         help="a preset of roost-sim or a file; once for each cluster to train on",
     )
-    selector.add_argument("--out", type=Path, metavar="DIR", required=True, help="folder")
-    selector.add_argument("--config", type=Path, metavar="FILE", help="YAML; see docs/learned.md")
+    selector.add_argument(
+        "--out", type=Path, metavar="DIR", required=True, help="folder for all files"
+    )
+    selector.add_argument(
+        "--config",
+        type=Path,
+        metavar="FILE",
+        help="YAML; docs/learned.md has its keys and their defaults",
+    )
     selector.add_argument(
         "--start",
         type=Path,
@@ -50,15 +62,18 @@ def add_selector(selector: argparse.ArgumentParser) -> None:
         "--engine",
         choices=("process", "ray"),
         default="process",
-        help="where episodes are played: in this process (default), or on a Ray cluster",
+        help="where episodes are played: in this process, or on a Ray cluster (default process)",
     )
     selector.add_argument(
         "--ray-address",
         metavar="ADDRESS",
-        help='of a Ray cluster, or "auto"; without it Ray is started here',
+        help='the Ray cluster to use, or "auto" (default: one is started here)',
     )
     selector.add_argument(
-        "--processes", type=int, metavar="N", help="cores for that Ray; default: all of them"
+        "--processes",
+        type=int,
+        metavar="N",
+        help="cores for the Ray that is started here (default: all)",
     )
     selector.add_argument("--json", action="store_true", help="the result as JSON")
     selector.set_defaults(command=run)

@@ -10,7 +10,7 @@ from roost_proto.v1 import mode_pb2_grpc as pb_grpc
 from roostd.config.config import Mode
 from roostd.rpc.access.socket_front import facts_of_caller
 from roostd.rpc.errors import Context
-from roostd.rpc.messages.convert import MODES
+from roostd.rpc.messages.daemon_status import MODES
 
 
 @dataclass(frozen=True, slots=True)

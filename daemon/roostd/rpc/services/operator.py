@@ -6,7 +6,7 @@ from roost_proto.v1 import operator_pb2 as pb
 from roost_proto.v1 import operator_pb2_grpc as pb_grpc
 from roostd.rpc.access.roles import Access, EveryJob
 from roostd.rpc.errors import Context, NoForecast
-from roostd.rpc.messages import convert, eta, jobs, timers
+from roostd.rpc.messages import daemon_status, eta, explanations, jobs, nodes, timers
 from roostd.rpc.messages.past_jobs import past_explanation
 from roostd.rpc.services.job_hints import unknown_job
 from roostd.state import DaemonState
@@ -25,7 +25,7 @@ class OperatorService(pb_grpc.OperatorServicer):
 
     async def GetStatus(self, request: pb.GetStatusRequest, context: Context) -> pb.Status:
         """See operator.proto."""
-        status, ask = convert.status, self._state.ask_slurm
+        status, ask = daemon_status.status, self._state.ask_slurm
         if not request.ask_slurm or ask is None or await ask():
             return status(self._state)
         found = status(self._state)
@@ -36,21 +36,19 @@ class OperatorService(pb_grpc.OperatorServicer):
         self, request: pb.ListNodesRequest, context: Context
     ) -> pb.ListNodesResponse:
         """See operator.proto."""
-        held = convert.holders(self._state)
+        held = nodes.holders(self._state)
         return pb.ListNodesResponse(
-            nodes=[
-                convert.node(self._state, name, held) for name in convert.node_names(self._state)
-            ]
+            nodes=[nodes.node(self._state, name, held) for name in nodes.node_names(self._state)]
         )
 
     async def GetNode(self, request: pb.GetNodeRequest, context: Context) -> pb.Node:
         """See operator.proto."""
-        held = convert.holders(self._state)
-        return convert.node(self._state, NodeName(request.name), held)
+        held = nodes.holders(self._state)
+        return nodes.node(self._state, NodeName(request.name), held)
 
     async def GetTopology(self, request: pb.GetTopologyRequest, context: Context) -> pb.Topology:
         """See operator.proto."""
-        return convert.topology(self._state, NodeName(request.node))
+        return nodes.topology(self._state, NodeName(request.node))
 
     async def ListJobs(self, request: pb.ListJobsRequest, context: Context) -> pb.ListJobsResponse:
         """See operator.proto."""
@@ -73,7 +71,7 @@ class OperatorService(pb_grpc.OperatorServicer):
     async def ExplainJob(self, request: pb.ExplainJobRequest, context: Context) -> pb.Explanation:
         """See operator.proto."""
         try:
-            return convert.explanation(self._state, self._visible(request.job_id, context))
+            return explanations.explanation(self._state, self._visible(request.job_id, context))
         except UnknownJob:
             past = await self._past(request.job_id, context)
             if past is None:

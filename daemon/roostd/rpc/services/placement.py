@@ -17,7 +17,7 @@ from roostd.ops.metrics import Metrics
 from roostd.rpc.access.auth import why_not_answered
 from roostd.rpc.access.certificates import Revocations
 from roostd.rpc.errors import Context
-from roostd.rpc.messages import convert
+from roostd.rpc.messages import nodes
 from roostd.state import DaemonState
 from roostd.telemetry.interference_predictions import InterferencePredictions
 
@@ -57,7 +57,7 @@ class PlacementService(pb_grpc.PlacementServicer):
             managed=True,
             gpu_indices=planned,
             rank_order=ranked,
-            gpu_uuids=convert.uuids(self._state, node, planned),
+            gpu_uuids=nodes.uuids(self._state, node, planned),
         )
 
     async def ReportAllocation(

@@ -22,7 +22,7 @@ from roost_formats.journal.codec import decode, encode
 from roost_proto.v1 import telemetry_pb2 as pb
 from roostd.app.observation.link_meter import LinkMeter
 from roostd.config.config import Config
-from roostd.rpc.messages import convert
+from roostd.rpc.messages import explanations
 from roostd.state import DaemonState
 from roostd.telemetry.board import NodeReport, ProbeBoard
 from roostd.telemetry.probe_messages import read_hello
@@ -163,7 +163,7 @@ def test_explain_tells_what_a_running_job_achieves(site: Site) -> None:
         site.state.engine.step(other)
     site.run(("a", (0, 1)), ("b", (0, 1)))
     site.pass_time(61, **{PCIE: 0.8 * 63e9})
-    seen = convert.explanation(site.state, TRAINER).achieved
+    seen = explanations.explanation(site.state, TRAINER).achieved
     assert seen.pcie_frac == pytest.approx(0.8)
     assert not seen.HasField("nvlink_frac")
     # In a rack such a job is believed to reach 0.7, as two runs would tell; this one shows
@@ -175,8 +175,8 @@ def test_explain_tells_what_a_running_job_achieves(site: Site) -> None:
 
 def test_explain_tells_of_a_job_on_one_node_that_it_is_as_close_as_it_can_be(site: Site) -> None:
     site.run(("a", (0, 1, 2, 3)))
-    seen = convert.explanation(site.state, TRAINER).achieved
+    seen = explanations.explanation(site.state, TRAINER).achieved
     assert (seen.speed_frac, seen.source) == (1.0, "its place: as close together as it could be")
     assert not seen.HasField("pcie_frac")
     site.state.engine.step(JobsStopped(at_s=site.clock.at_s, job_ids=(TRAINER,)))
-    assert not convert.explanation(site.state, TRAINER).HasField("achieved")
+    assert not explanations.explanation(site.state, TRAINER).HasField("achieved")

@@ -11,7 +11,7 @@ from roost_engine.plugins.stacks import OrderKind
 from roost_engine.scoring.heuristic import HeuristicScore
 from roost_engine.testing.builders import job
 from roost_proto.v1 import operator_pb2 as pb
-from roostd.rpc.messages import convert, jobs
+from roostd.rpc.messages import explanations, jobs
 
 
 def parts_with(order: OrderKind) -> Parts:
@@ -27,7 +27,7 @@ def parts_with(order: OrderKind) -> Parts:
 
 
 def explained(parts: Parts, job_id: str) -> pb.Explanation:
-    return convert.explanation(parts.state, JobId(job_id))
+    return explanations.explanation(parts.state, JobId(job_id))
 
 
 def test_a_waiting_job_has_a_turn_and_an_expected_run() -> None:

@@ -1,0 +1,85 @@
+"""Why a job is where it is, in the words of operator.proto."""
+
+from collections.abc import Iterator
+
+from roost_engine.domain.actions import Decision, Exclusions
+from roost_engine.domain.errors import UnknownJob
+from roost_engine.domain.model import JobId, JobSpec
+from roost_engine.job_record import JobRecord
+from roost_engine.scoring.heuristic import HeuristicScore
+from roost_proto.v1 import operator_pb2 as pb
+from roostd.rpc.messages import timers
+from roostd.rpc.messages.daemon_status import slots
+from roostd.rpc.messages.decision import add_decision, exclusions_of
+from roostd.rpc.messages.jobs import job
+from roostd.rpc.messages.outlook import add_outlook
+from roostd.state import DaemonState
+
+
+def explanation(state: DaemonState, job_id: JobId) -> pb.Explanation:
+    """Why a job is where it is.
+
+    Raises:
+        UnknownJob: neither the engine nor Slurm's queue has it.
+    """
+    message = pb.Explanation(
+        job=job(state, job_id),
+        comment=_comment(state, job_id),
+        slots=slots(state),
+        stack=state.config.choice.in_words,
+    )
+    try:
+        record = state.engine.find(job_id)
+    except UnknownJob:
+        return message
+    exclusions: Exclusions = ()
+    if isinstance(record, JobRecord):
+        exclusions = record.exclusions
+        add_outlook(message, state, record)
+        for problem in _memory_problem(state, record.spec):
+            message.comment.problems.append(problem)
+        believed = timers.sensitivity(state, record.spec)
+        if believed is not None:
+            message.sensitivity.CopyFrom(believed)
+        achieved = timers.achieved(state, record)
+        if achieved is not None:
+            message.achieved.CopyFrom(achieved)
+    place = state.place(job_id, record)
+    if place is not None:
+        add_decision(message, place, state.clock.now_s())
+        message.fallback_reason = _fallback_reason(state, place.decision.get())
+        message.neighbour = place.decision.get().neighbour
+    else:
+        message.exclusions.extend(exclusions_of(exclusions))
+    return message
+
+
+def _fallback_reason(state: DaemonState, decision: Decision) -> str:
+    """Return why the heuristic has answered: the model failed for the job, or did not load."""
+    if decision.fallback_reason or decision.policy != HeuristicScore.name:
+        return decision.fallback_reason
+    return state.policy_fault
+
+
+def _comment(state: DaemonState, job_id: JobId) -> pb.JobComment | None:
+    said = state.comments.get(job_id)
+    if said is None:
+        return None
+    return pb.JobComment(model=said.model, checkpoint_s=said.checkpoint_s, problems=said.problems)
+
+
+def _memory_problem(state: DaemonState, job: JobSpec) -> Iterator[str]:
+    """Yield that a job counts with more GPU memory than its comment states, if it does."""
+    said, seating = state.comments.get(job.job_id), state.engine.seating
+    if said is None or seating is None or not job.shares_gpus:
+        return
+    needed_bytes = seating.hosts.needed_bytes(job)
+    if 0 < said.gpu_memory_bytes < needed_bytes:
+        yield (
+            f"memory: it states {_gib(said.gpu_memory_bytes)} of each GPU, and runs of this user"
+            f" and name have used more: {_gib(needed_bytes)} count"
+        )
+
+
+def _gib(size_bytes: int) -> str:
+    return f"{size_bytes / (1 << 30):.4g} GiB"

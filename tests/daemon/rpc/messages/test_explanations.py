@@ -1,0 +1,71 @@
+"""messages.explanations: comments, candidates, and why the heuristic answered."""
+
+from dataclasses import replace
+
+import pytest
+from tests.daemon.rpc.messages.told_jobs import NINE, ONE
+
+from roost_engine.domain.errors import UnknownJob
+from roost_engine.domain.events import JobQueued
+from roost_engine.engine import Engine, EngineConfig
+from roost_engine.plugins.plugins import Policies
+from roost_engine.sharing.pairs import Pairs, SharingConfig
+from roost_engine.testing.builders import job
+from roostd.rpc.messages import explanations, jobs
+from roostd.slurm.comment import JobComment
+from roostd.state import DaemonState
+
+
+def test_a_job_without_gpus_is_explained_but_not_listed(state: DaemonState) -> None:
+    state.unmanaged_reasons = {NINE: "asks for no GPUs"}
+    assert explanations.explanation(state, NINE).job.reason == "asks for no GPUs"
+    assert [one.job_id for one in jobs.jobs(state, True)] == ["1"]
+
+
+def test_a_job_that_neither_slurm_nor_the_engine_has_is_unknown(state: DaemonState) -> None:
+    with pytest.raises(UnknownJob):
+        explanations.explanation(state, NINE)
+
+
+def test_explain_tells_what_a_comment_said(state: DaemonState) -> None:
+    assert not explanations.explanation(state, ONE).HasField("comment")
+    state.comments[ONE] = JobComment("bert", 600.0, ("key lr is unknown",))
+    told = explanations.explanation(state, ONE).comment
+    assert (told.model, told.checkpoint_s) == ("bert", 600.0)
+    assert list(told.problems) == ["key lr is unknown"]
+
+
+def test_explain_says_that_a_job_counts_with_more_memory_than_it_states(
+    state: DaemonState,
+) -> None:
+    state.engine = Engine(EngineConfig(), Policies(sharing=Pairs(SharingConfig())))
+    spec = replace(job("1", gpus=1), shares_gpus=True, gpu_memory_bytes=18 << 30)
+    state.engine.step(JobQueued(at_s=100.0, job=spec))
+    state.comments[ONE] = JobComment(shares_gpus=True, gpu_memory_bytes=5 << 30)
+    (problem,) = explanations.explanation(state, ONE).comment.problems
+    assert problem == (
+        "memory: it states 5 GiB of each GPU, and runs of this user and name have used more:"
+        " 18 GiB count"
+    )
+    state.comments[ONE] = JobComment(shares_gpus=True, gpu_memory_bytes=18 << 30)
+    assert not explanations.explanation(state, ONE).comment.problems
+
+
+def test_every_candidate_but_the_chosen_one_tells_why_not(state: DaemonState) -> None:
+    chosen, *others = explanations.explanation(state, ONE).candidates
+    assert chosen.why_not == ""
+    assert others
+    for other in others:
+        assert other.score <= chosen.score
+        if other.score == chosen.score:
+            assert other.why_not == "as good; the chosen one comes first in order"
+        else:
+            assert other.why_not.startswith("score ")
+
+
+def test_a_model_that_did_not_load_is_the_reason_why_the_heuristic_answered(
+    state: DaemonState,
+) -> None:
+    assert explanations.explanation(state, ONE).fallback_reason == ""
+    state.policy_fault = "/m.onnx: no such file"
+    assert explanations.explanation(state, ONE).fallback_reason == "/m.onnx: no such file"

@@ -1,0 +1,20 @@
+"""The options of roost-train's commands: defaults that the commands rely on."""
+
+import argparse
+
+import pytest
+
+from roost_train.commands import options
+
+
+@pytest.mark.parametrize("add", [options.add_runtimes, options.add_warmstart])
+def test_jobs_come_from_one_source(
+    add: options.AddOptions, capsys: pytest.CaptureFixture[str]
+) -> None:
+    parser = argparse.ArgumentParser()
+    add(parser)
+    assert str(parser.parse_args(["--trace", "t.csv", "--out", "d"]).trace) == "t.csv"
+    for argv in (["--out", "d"], ["--trace", "t.csv", "--sacct", "s.txt", "--out", "d"]):
+        with pytest.raises(SystemExit):
+            parser.parse_args(argv)
+    assert "not allowed with" in capsys.readouterr().err
