@@ -96,7 +96,7 @@ def _table(kind: str, lines: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _label(y: float) -> str:
-    """Return a value as it stands beside the frame, where 9 digits have room."""
+    """Return a value as it stands beside the frame, in 9 characters at most."""
     if abs(y) < 1e4:
         return f"{y:.4g}"
     return f"{y:,.0f}" if abs(y) < 1e6 else f"{y:.1e}"
