@@ -57,6 +57,14 @@ class LeftQueue:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ReportedRun:
+    """When the controller's hooks reported a job's start and end; engine time, None: not seen."""
+
+    started_s: float | None = None
+    ended_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BeyondSlurm:
     """What shadow questions have told of waits under Roost, since the daemon began.
 
@@ -131,12 +139,14 @@ class DaemonState:
         journal_fault: empty while the journal is written.
         node_states: Slurm's state of each node, in full: "mixed+drain".
         untyped_nodes: the partitions of each node whose GPUs do not have types by index.
+        hidden_nodes: by partition, nodes that Slurm wakes for its jobs and shows nowhere.
         job_ids: the JobId of each of Slurm's numeric ids: the two differ for tasks of arrays.
         owners: of every job in Slurm's queue, and of ended jobs that the engine remembers.
         unmanaged: jobs that ask for GPUs and that Roost does not place; also while they run.
         unmanaged_reasons: why, for every waiting job that Roost does not place, CPU jobs too.
         left_queue: the last jobs with GPUs that were left to Slurm and never seen to run; as many
             as the engine remembers of the ended jobs that it knew.
+        reported_runs: the last jobs that the controller's hooks reported, of any kind.
         owner_fault: why another roostd steers the cluster; empty: none does.
         held_back_count: waiting jobs that one of Slurm's own rules holds back.
         settle_until_s: engine time before which each requeued job that waits must not start.
@@ -187,11 +197,13 @@ class DaemonState:
     journal_fault: str = ""
     node_states: dict[NodeName, str] = field(default_factory=dict)
     untyped_nodes: Mapping[NodeName, tuple[str, ...]] = field(default_factory=dict)
+    hidden_nodes: Mapping[str, frozenset[NodeName]] = field(default_factory=dict)
     job_ids: dict[int, JobId] = field(default_factory=dict)
     owners: dict[JobId, Owner] = field(default_factory=dict)
     unmanaged: dict[JobId, UnmanagedJob] = field(default_factory=dict)
     unmanaged_reasons: Mapping[JobId, str] = field(default_factory=dict)
     left_queue: dict[JobId, LeftQueue] = field(default_factory=dict)
+    reported_runs: dict[JobId, ReportedRun] = field(default_factory=dict)
     owner_fault: str = ""
     held_back_count: int = 0
     settle_until_s: Mapping[JobId, float] = field(default_factory=dict)
@@ -232,6 +244,10 @@ class DaemonState:
         """Return the enforced partitions with nodes on which no job can be pinned to its GPUs."""
         named = {name for names in self.untyped_nodes.values() for name in names}
         return frozenset(filter(self.is_enforced, named))
+
+    def partly_given_out(self) -> frozenset[str]:
+        """Return the partitions on some nodes of which Roost places no job, and Slurm does."""
+        return self.untyped_partitions().union(self.config.listed_nodes(), self.hidden_nodes)
 
     def is_enforced(self, partition: str) -> bool:
         """Return whether a partition's jobs start where Roost chooses."""

@@ -53,8 +53,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         for name in ("torch", "onnx", "onnxruntime"):
             _need(name)
         code: int = arguments.command(arguments)
-    except (TrainError, PolicyError, JournalError, SimError, OSError) as error:
+    except (TrainError, PolicyError, JournalError, SimError) as error:
         print(f"roost-train: {error}", file=sys.stderr)
+        return 2
+    except OSError as error:
+        print(f"roost-train: {error.filename}: {error.strerror}", file=sys.stderr)
         return 2
     return code
 

@@ -115,8 +115,6 @@ class EngineRuns:
         config, state = self._state.config, self._state
         # A job with a final pin can have no other GPUs, so Roost could stop no job for it.
         may_pin = state.can_pin_again or not config.preempting_partitions()
-        # A job may start on nodes that Roost does not give out: it must not wait for those it does.
-        may_pin = may_pin and not (config.listed_nodes() or state.untyped_partitions())
         # Slurm would start it when the first of two jobs on a GPU ends.
         may_pin = may_pin and not config.sharing.enabled
         return replace(

@@ -150,6 +150,11 @@ class Telemetry(Section):
     stale_after_s: Seconds = Field(
         default=10.0, description="older load counts as unknown, and the probe as silent"
     )
+    process_interval_s: Annotated[float, Field(ge=0, le=3_600)] = Field(
+        default=10.0,
+        description="while sharing is enabled: how often a probe lists the processes of GPUs that"
+        " jobs share, to know what each uses of their memory; 0: never",
+    )
 
 
 class Eta(Section):

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from roost_engine.engine import EngineConfig
 from roost_engine.plugins.plugins import Knowledge, Plugins
-from roost_engine.plugins.stacks import STACKS, OrderKind, PreemptionKind, Stack
+from roost_engine.plugins.stacks import STACKS, GateKind, OrderKind, PreemptionKind, Stack
 from roost_engine.prediction.speed.speed_table import ModelSpeeds
 from roost_engine.queue.learned_order import Fairness
 from roost_formats.yaml.tree import KeyPath
@@ -30,6 +30,7 @@ _FREQUENT = (
     PreemptionKind.LEARNED_MOVES,
     PreemptionKind.LEASES,
 )
+_TIMED = (GateKind.DELAY, GateKind.UPLINK_DELAY)  # gates that have longest_s
 _PREDICTED = PreemptionKind.LEARNED_MOVES  # the rule that asks for run times
 # Of the keys of `order`.
 _OF_LEARNED_LEFT = ("reads_limits", "run_time_model", "passing_frac", "most_delay_s")
@@ -141,6 +142,7 @@ class StackChoice:
     def problems(self) -> Iterator[tuple[KeyPath, str]]:
         """Yield the settings that contradict the stack, each with what is wrong and the cure."""
         yield from self._order_problems()
+        yield from self._gate_problems()
         kind = self.in_effect.preemption
         if kind is PreemptionKind.NONE and self.preemption.kind is None:
             for name in self.partitions:
@@ -172,6 +174,24 @@ class StackChoice:
             elif name == "band" and order.fairness is not Fairness.BAND:
                 cure = "remove it, or set order.fairness: band"
                 yield ("order", name), f"fairness {order.fairness} does not have it; {cure}"
+
+    def _gate_problems(self) -> Iterator[tuple[KeyPath, str]]:
+        """Yield that the limit on every gate would end waits that the gate in effect allows."""
+        most_s, longest_s = self.engine.gate_longest_s, self.gate.longest_s
+        if self.in_effect.gate not in _TIMED or most_s > longest_s:
+            return
+        if "gate_longest_s" in self.engine.model_fields_set:
+            yield (
+                ("engine", "gate_longest_s"),
+                f"{most_s:.0f} is not more than gate.longest_s, {longest_s:.0f}: raise it, or lower"
+                " gate.longest_s",
+            )
+        else:
+            yield (
+                ("gate", "longest_s"),
+                f"{longest_s:.0f} is not less than engine.gate_longest_s, {most_s:.0f}: lower it,"
+                " or raise engine.gate_longest_s",
+            )
 
     def notes(self) -> Iterator[str]:
         """Yield what an operator should know of a stack that a figure made attractive."""

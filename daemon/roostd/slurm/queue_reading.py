@@ -28,6 +28,7 @@ from roostd.slurm.queue_view import (
 from roostd.slurm.request import shares_of
 from roostd.slurm.reserved_gpus import Poll, ReservedGpus, job_id_of, reserved_gpus
 from roostd.slurm.rules.held_back import HoldingBack, is_pinned_comment
+from roostd.slurm.rules.opt_in import NodeKinds, kinds_of, starts_elsewhere
 
 LEFT_BY_LIMIT = "left to Slurm, which holds it back"
 HELD = "; it is held"  # ends the reason of a job that is left to Slurm, while it is
@@ -93,6 +94,7 @@ class _Reading:
         self._holding_back = HoldingBack(before.held_back, site.rules, at_s)
         self._reads: dict[int, ReadFrom] = {}
         self._by_node: dict[tuple[object, ...], NodeRules] = {}
+        self._outside_kinds: dict[str, NodeKinds] = {}  # by partition
         self._may_reuse = not before.held_back.refusals and self._rules.binds_like(before.rules)
         self._arrays = ArrayLimits(snapshot)
         self._waiting: dict[JobId, JobSpec] = {}
@@ -309,7 +311,18 @@ class _Reading:
             node_quotas=node_quotas if spec.binding else (),
             preempts=tuple(sorted(rules.preempts(job))),
             excluded_nodes=tuple(sorted({*spec.excluded_nodes, *closed})),
+            starts_elsewhere=spec.binding and self._starts_elsewhere(spec),
         )
+
+    def _starts_elsewhere(self, spec: JobSpec) -> bool:
+        """Return whether Slurm could start a job on nodes that Roost does not give out."""
+        rules, partition = self._rules, spec.partition
+        if partition not in self._outside_kinds:
+            names = self._site.outside.get(partition, frozenset())
+            nodes = (rules.nodes[name] for name in names if name in rules.nodes)
+            self._outside_kinds[partition] = kinds_of(nodes)
+        hidden = rules.hidden.get(partition, frozenset())
+        return starts_elsewhere(spec, self._outside_kinds[partition], hidden)
 
     def _why_blocked(self, job: QueuedJob) -> str | None:
         if job.priority == 0:

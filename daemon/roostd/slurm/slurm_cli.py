@@ -55,6 +55,7 @@ from roostd.slurm.request import (
     pin_calls,
     unpin_calls,
 )
+from roostd.slurm.rules.hidden_nodes import HiddenNodes
 from roostd.slurm.rules.rules_reader import RulesReader
 from roostd.slurm.rules.site_rules import SiteRules
 
@@ -105,6 +106,7 @@ class SlurmCli:
         self._last_dump_s = -queue_interval_s
         self._details = DetailCache(self._all_details, self._detail)
         self._rules = RulesReader(self._answer_to, rules_interval_s)
+        self._hidden = HiddenNodes()
         self._moved_begins = MovedBegins(lease_s)
         self._ended_leases = EndedLeases()
         self._begins: dict[JobId, int] = {}  # of jobs whose users asked for a begin time
@@ -137,7 +139,8 @@ class SlurmCli:
     async def rules(self) -> SiteRules:
         """See SlurmPort."""
         newest_job = max((job.number for job in self._dumped), default=0)
-        return await self._rules.read({job.qos for job in self._dumped if job.qos}, newest_job)
+        names = {job.qos for job in self._dumped if job.qos}
+        return self._hidden.added_to(await self._rules.read(names, newest_job))
 
     async def ping(self) -> None:
         """See SlurmPort."""
@@ -154,6 +157,7 @@ class SlurmCli:
         shown = parse_nodes(text)
         if not shown and _NO_NODES not in text:
             raise SlurmRefused(argv, 0, "no node in it")
+        self._hidden.note(shown)
         return tuple(
             SlurmNode(
                 spec=NodeSpec(
@@ -176,7 +180,7 @@ class SlurmCli:
                 is_typed=node.is_typed,
             )
             for node in shown
-            if node.gpu_count
+            if node.gpu_count and not node.is_future
         )
 
     async def queue(self) -> QueueSnapshot:

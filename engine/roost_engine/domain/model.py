@@ -82,6 +82,7 @@ class JobSpec:
     shares_gpus: bool = False  # it may run beside one other such job on its GPUs
     gpu_memory_bytes: int = 0  # of each GPU, that it needs; 0: not stated, then it shares none
     fixed_seat: int = 0  # of its fixed indices: the seat that it can have there
+    starts_elsewhere: bool = False  # Slurm could start it on nodes that Roost does not give out
 
     @property
     def gpu_count(self) -> int:
@@ -89,7 +90,11 @@ class JobSpec:
         return self.shapes[0].gpu_count
 
     def asks_the_same(self, other: "JobSpec") -> bool:
-        """Return whether two requests differ in their place in the queue or fixed indices alone."""
+        """Return whether two requests differ in nothing that their users asked for.
+
+        They may differ in their place in the queue, in fixed indices, and in what other nodes may
+        do for them.
+        """
         same = replace(
             self,
             priority=other.priority,
@@ -97,6 +102,7 @@ class JobSpec:
             overtakes=other.overtakes,
             fixed_indices=other.fixed_indices,
             fixed_seat=other.fixed_seat,
+            starts_elsewhere=other.starts_elsewhere,
         )
         return same == other
 

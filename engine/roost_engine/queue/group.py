@@ -14,7 +14,7 @@ from roost_engine.policies.protocols import CandidatePolicy, SortKey
 
 
 class Demand(NamedTuple):
-    """What decides whether a job fits: if one job fails, so does another of the same demand."""
+    """What decides whether a job fits and may stand in line: if one job fails, so do the others."""
 
     partition: str
     shapes: tuple[Shape, ...]
@@ -26,6 +26,7 @@ class Demand(NamedTuple):
     node_quotas: tuple[str, ...]
     preempts: tuple[str, ...]
     fixed_indices: tuple[int, ...]
+    starts_elsewhere: bool = False
     agent: int = 0
 
 
@@ -47,6 +48,7 @@ def demand_key(job: JobSpec, agent: int = 0) -> tuple[object, ...]:
         job.node_quotas,
         job.preempts,
         job.fixed_indices,
+        job.starts_elsewhere,
         agent,
     )
 

@@ -93,9 +93,12 @@ class StandingPins:
     def is_head(self, record: JobRecord, at_s: float) -> bool:
         """Return whether a job without capacity is the one to be pinned.
 
-        That is the first in order of the jobs that have waited long enough; asked in order.
+        That is the first in order of the jobs that have waited long enough; asked in order. A job
+        that could start on nodes that Roost does not give out must not wait for those it does.
         """
         if not self.is_on or not record.is_binding or self._is_head_found:
+            return False
+        if record.spec.starts_elsewhere:
             return False
         if self.final_head() is not None:
             return False  # one final pin at a time

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from roost_slurm.install import install_conf, install_lua
 from roost_slurm.shipped import read_shipped
-from roost_slurm.site.conf_text import read_conf
+from roost_slurm.site.conf_text import read_conf, written_at
 
 UNITS = {
     "controller": ("roostd.service", "roost-unpin.service", "roost-unpin.timer"),
@@ -276,19 +276,18 @@ def _text(path: Path) -> str | None:
 
 def _read(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise InstallError(f"{path}: cannot be read: it is not UTF-8 text") from error
+        return read_conf(path)
     except OSError as error:
         raise InstallError(f"{path}: cannot be read: {error.strerror}") from error
 
 
 def _put(path: Path, text: str) -> None:
-    temporary = path.with_name(f".{path.name}.new")
     try:
+        path = written_at(path)
+        temporary = path.with_name(f".{path.name}.new")
         mode = path.stat().st_mode & 0o777 if path.exists() else 0o644
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_text(text, encoding="utf-8")
+        temporary.write_bytes(text.encode("utf-8", "surrogateescape"))
         temporary.chmod(0o755 if path.suffix == ".sh" else mode)
         os.replace(temporary, path)
     except OSError as error:

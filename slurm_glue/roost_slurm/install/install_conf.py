@@ -59,13 +59,16 @@ def settings(path: Path) -> dict[str, ConfLine]:
 def _read(path: Path, folder: Path, found: dict[str, ConfLine], depth: int) -> None:
     for line in conf_lines(read_conf(path)):
         if match := _INCLUDE.match(line.text):
-            included = folder / match[1]
+            cluster = found.get("clustername")
+            name = match[1].replace("%c", cluster.value) if cluster else match[1]
+            included = folder / name
             if depth and included.name != "roost.conf":
                 with contextlib.suppress(OSError):
                     _read(included, folder, found, depth - 1)
             continue
         for key, value in _PAIR.findall(line.text):
-            found.setdefault(key.lower(), ConfLine(value.strip('"'), f"{path}:{line.number}"))
+            # Of a key that stands there twice Slurm takes the latest value.
+            found[key.lower()] = ConfLine(value.strip('"'), f"{path}:{line.number}")
 
 
 def adapt(roost_conf: str, own: Mapping[str, ConfLine], hooks_folder: Path) -> Adapted:
@@ -90,9 +93,8 @@ def _adapted(
             _take_hook(key, value, site, hooks_folder, result)
         elif key in _LISTS:
             present = site.value.split(",")
-            missing = [
-                word for word in value.split(",") if word.lower() not in map(str.lower, present)
-            ]
+            known = {word.rpartition("/")[2].lower() for word in present}  # also job_submit/lua
+            missing = [word for word in value.split(",") if word.lower() not in known]
             if missing:
                 both = ",".join([*present, *missing])
                 result.to_do.append(f"{site.where}: change {key}={site.value} to {key}={both}")

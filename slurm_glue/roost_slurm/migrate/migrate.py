@@ -69,10 +69,12 @@ class Step:
 
 
 def parse_nodes(text: str) -> list[NodeState]:
-    """Read `scontrol -o show nodes`; nodes without GPUs are left out."""
+    """Read `scontrol -o show nodes`; nodes that have no GPUs or are not there yet are left out."""
     found = []
     for line in text.splitlines():
         row = dict(re.findall(r"(?:^|\s)(NodeName|Gres|State)=(\S*)", line))
+        if "FUTURE" in row.get("State", ""):
+            continue
         if "NodeName" in row and "gpu" in row.get("Gres", ""):
             gres = re.sub(r"\(S:[^)]*\)", "", row["Gres"])
             found.append(NodeState(row["NodeName"], gres, row.get("State", "").lower()))

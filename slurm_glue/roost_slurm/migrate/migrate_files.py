@@ -5,7 +5,7 @@ that `roost-slurm config` made, or the site's own back, and no line of another n
 """
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from roost_slurm.site.conf_text import conf_lines
@@ -13,6 +13,8 @@ from roost_slurm.text.hostlist import HostlistError, compress, expand
 
 _NODE_NAME = re.compile(r"(?i)^(\s*NodeName\s*=\s*)(\S+)(.*)$")
 _WORD = re.compile(r"(?i)\s(Gres|Features?)\s*=\s*(\S+)")
+# Lists that have one entry for each name of the line, or one for all.
+_BY_NODE = re.compile(r"(?i)(?<=\s)(NodeAddr|NodeHostname|BcastAddr|Port)(\s*=\s*)(\S+)")
 _AUTO_DETECT = re.compile(r"(?i)\bAutoDetect=(?!off)\w+")
 _GLOBAL_OFF = re.compile(r"(?i)^\s*AutoDetect=off\s*$")
 
@@ -54,8 +56,9 @@ def slurm_conf(text: str, node: str, words: NodeWords) -> str:
         found = True
         others = [host for host in all_hosts if host != node]
         if others:
-            out.append(f"{match[1]}{compress(others)}{match[3]}{line.comment}")
-        rest = _WORD.sub("", match[3])
+            rest = _by_node(match[3], all_hosts, lambda host: host != node)
+            out.append(f"{match[1]}{_list_of(others)}{rest}{line.comment}")
+        rest = _WORD.sub("", _by_node(match[3], all_hosts, lambda host: host == node))
         added = f" Gres={words.gres}" if words.gres else ""
         added += f" Feature={words.features}" if words.features else ""
         out.append(f"{match[1]}{node}{added}{rest}{line.comment}")
@@ -65,6 +68,25 @@ def slurm_conf(text: str, node: str, words: NodeWords) -> str:
             f" Gres={words.gres}"
         )
     return "\n".join(out) + "\n"
+
+
+def _by_node(words: str, hosts: Sequence[str], is_kept: Callable[[str], bool]) -> str:
+    """Return the words of a NodeName line with the addresses and ports of some of its nodes."""
+
+    def kept(match: re.Match[str]) -> str:
+        entries = _hosts(match[3], match[0])
+        if len(entries) == 1 or len(entries) != len(hosts):
+            return match[0]
+        chosen = [entry for entry, host in zip(entries, hosts, strict=True) if is_kept(host)]
+        return f"{match[1]}{match[2]}{_list_of(chosen)}"
+
+    return _BY_NODE.sub(kept, words)
+
+
+def _list_of(names: Sequence[str]) -> str:
+    """Return names in short form, in their order: the entries of two lists go together."""
+    short = compress(names)
+    return short if expand(short) == list(names) else ",".join(names)
 
 
 def gres_conf(text: str, source: str, node: str, all_nodes: Sequence[str]) -> str:

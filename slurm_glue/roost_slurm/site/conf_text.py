@@ -16,7 +16,7 @@ class ConfText:
 
     Attributes:
         number: of its first line in the file.
-        lines: of the file.
+        lines: of the file, one that ends with CR LF with its CR.
         text: all of them as one, without the comment.
         comment: those of all of them, with their `#`; "" for none.
     """
@@ -31,7 +31,8 @@ def conf_lines(text: str) -> Iterator[ConfText]:
     """Yield the lines of a file as Slurm reads them."""
     lines: list[str] = []
     number = 0
-    for number, line in enumerate(text.splitlines(), start=1):
+    # For Slurm, and so here, only a line feed ends a line: no form feed, no U+2028 in a comment.
+    for number, line in enumerate(text.removesuffix("\n").split("\n") if text else (), start=1):
         lines.append(line)
         if not _CONTINUES.search(line.partition("#")[0]):
             yield _joined(number, lines)
@@ -41,7 +42,7 @@ def conf_lines(text: str) -> Iterator[ConfText]:
 
 
 def _joined(last: int, lines: list[str]) -> ConfText:
-    parts = [line.partition("#") for line in lines]
+    parts = [line.removesuffix("\r").partition("#") for line in lines]
     text = "".join(_CONTINUES.sub("", words) for words, _, _ in parts)
     comments = [hash_ + comment for _, hash_, comment in parts if hash_]
     return ConfText(last - len(lines) + 1, tuple(lines), text, " ".join(comments))
@@ -53,12 +54,30 @@ def read_conf(path: Path) -> str:
     Raises:
         OSError: it cannot be read.
     """
-    return path.read_text(encoding=_ENCODING, errors=_ERRORS)
+    return path.read_bytes().decode(_ENCODING, _ERRORS)
 
 
 def replace_conf(path: Path, text: str) -> None:
-    """Put a text in the place of a file at once; the file keeps its mode."""
+    """Put a text in the place of a file at once; the file keeps its mode and its owner.
+
+    Where the path is a symbolic link, the file that it leads to is replaced, and the link stays.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    path = written_at(path)
     temporary = path.with_name(f".{path.name}.new")
-    temporary.write_text(text, encoding=_ENCODING, errors=_ERRORS)
-    temporary.chmod(path.stat().st_mode & 0o777 if path.exists() else 0o644)
+    temporary.write_text(text, encoding=_ENCODING, errors=_ERRORS, newline="")
+    if path.exists():
+        before, new = path.stat(), temporary.stat()
+        if (before.st_uid, before.st_gid) != (new.st_uid, new.st_gid):
+            os.chown(temporary, before.st_uid, before.st_gid)
+        temporary.chmod(before.st_mode & 0o777)
+    else:
+        temporary.chmod(0o644)
     os.replace(temporary, path)
+
+
+def written_at(path: Path) -> Path:
+    """Return where a file is to be replaced: where a link leads to another file, that file."""
+    return path.resolve() if path.is_symlink() and path.is_file() else path

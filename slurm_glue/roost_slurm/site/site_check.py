@@ -72,7 +72,7 @@ def _needed(row: Mapping[str, str]) -> Iterator[Finding]:
         yield Finding(
             Level.NEEDED, "GresTypes has no gpu: Slurm allocates no GPUs", "Include roost.conf"
         )
-    if "lua" not in _words(row, "JobSubmitPlugins"):
+    if "lua" not in {word.rpartition("/")[2] for word in _words(row, "JobSubmitPlugins")}:
         yield Finding(
             Level.NEEDED,
             "JobSubmitPlugins has no lua: no job gets a lease, so Roost places none",

@@ -35,6 +35,7 @@ class NodePlan:
     links: tuple[tuple[int, ...], ...] | None = None  # as in gres.conf Links=, -1 on the diagonal
     counted_model: str = ""  # a count-only gres of this name, one for each GPU
     gres: str | None = None  # replaces the Gres= that follows from the above
+    state: str = "UNKNOWN"  # CLOUD: Slurm hides the node while it is powered down
 
     @property
     def slurm_gres(self) -> str:
@@ -272,7 +273,7 @@ def _node_line(node: NodePlan, port: int) -> str:
         f"NodeName={node.name} NodeHostname=localhost NodeAddr=127.0.0.1 Port={port}"
         f" CPUs={node.cpu_count} Boards=1 SocketsPerBoard={node.socket_count}"
         f" CoresPerSocket={node.cpu_count // node.socket_count} ThreadsPerCore=1"
-        f" RealMemory={node.memory_mib} State=UNKNOWN"
+        f" RealMemory={node.memory_mib} State={node.state}"
     )
     if node.slurm_gres:
         line += f" Gres={node.slurm_gres}"

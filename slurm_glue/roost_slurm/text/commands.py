@@ -77,8 +77,9 @@ def show_job(job_id: str) -> Argv:
 
 
 def show_nodes(names: Sequence[str] = ()) -> Argv:
-    """Show some nodes, or every node."""
-    return ("scontrol", "-a", "-d", "-o", "show", "nodes", *([compress(names)] if names else []))
+    """Show some nodes, or every node, those that are FUTURE too."""
+    named = [compress(names)] if names else []
+    return ("scontrol", "-a", "-F", "-d", "-o", "show", "nodes", *named)
 
 
 def show_topology() -> Argv:

@@ -16,6 +16,7 @@ class Partition:
     """One partition.
 
     Attributes:
+        nodes: its host list, nodes too that Slurm shows nowhere else.
         state: UP, DOWN (queues jobs, starts none), DRAIN (starts queued jobs, takes no new ones) or
             INACTIVE (neither).
         tier: PriorityTier.
@@ -28,6 +29,7 @@ class Partition:
     """
 
     name: str
+    nodes: str = ""
     state: str = "UP"
     tier: int = 1
     qos: str = ""
@@ -59,6 +61,7 @@ def _partition(row: Mapping[str, str]) -> Partition | None:
     try:
         return Partition(
             name=row["PartitionName"],
+            nodes=row.get("Nodes", "").replace("(null)", ""),
             state=row["State"],
             tier=whole_number(row["PriorityTier"]),
             qos="" if row.get("QoS", "N/A") == "N/A" else row["QoS"],

@@ -20,6 +20,7 @@ class Scheduling:
         priority_type: "priority/multifactor" or "priority/basic".
         age_weight, fair_share_weight: the most that these add to a priority; None: unknown.
         resume_timeout_s: how long a node may take to come back.
+        hides_nodes: whether no command shows a cloud node while it is powered down.
     """
 
     has_slurmdbd: bool = False
@@ -32,6 +33,7 @@ class Scheduling:
     fair_share_weight: int | None = None
     scheduler_parameters: tuple[str, ...] = ()
     resume_timeout_s: float | None = None
+    hides_nodes: bool = False
 
     @property
     def enforces_limits(self) -> bool:
@@ -61,6 +63,8 @@ def parse_scheduling(text: str) -> Scheduling:
             word for word in row.get("SchedulerParameters", "").split(",") if word not in _ABSENT
         ),
         resume_timeout_s=_seconds(row.get("ResumeTimeout", "")),
+        hides_nodes=row.get("ResumeProgram", "") not in _ABSENT
+        and "cloud" not in _words(row.get("PrivateData", "").lower()),
     )
 
 

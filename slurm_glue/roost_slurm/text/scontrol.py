@@ -129,6 +129,7 @@ class ShownNode:
         state: in full, lower case: "idle", "mixed+drain".
         is_open: may receive a job now, as far as its state goes.
         is_asleep: powered down, or waking: Slurm boots it for the first job there.
+        is_future: not there yet: a name in slurm.conf.
         gpu_count: all of its gres "gpu", seats (types s0, s1, ...) left out.
         has_seats: whether each of them has a second seat.
         is_typed: whether GPU i has the type gi, so that a job can be pinned to it.
@@ -139,6 +140,7 @@ class ShownNode:
     reason: str
     is_open: bool
     is_asleep: bool
+    is_future: bool
     partitions: tuple[str, ...]
     features: tuple[str, ...]
     cpu_count: int
@@ -284,6 +286,7 @@ def _parse_node(line: str) -> ShownNode | None:
             reason=_reason(line),
             is_open=_is_open(row["State"]),
             is_asleep=not _WAKING.isdisjoint(_flags(row["State"])),
+            is_future="FUTURE" in _flags(row["State"]),
             partitions=_words(row.get("Partitions", "")),
             features=_words(row.get("ActiveFeatures", row.get("AvailableFeatures", ""))),
             cpu_count=uint32(row.get("CPUEfctv", row["CPUTot"])),

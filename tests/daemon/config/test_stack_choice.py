@@ -164,3 +164,34 @@ def test_flags_and_environment_choose_a_stack_too() -> None:
     flags = ["stack=roost", "gate.kind=dally"]
     choice = load_config(None, {}, flags).config.choice
     assert choice.in_words == "roost, gate.kind dally"
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (
+            "gate: {kind: delay}\nengine:\n  gate_longest_s: 3600\n",
+            "{file}:3: engine.gate_longest_s: 3600 is not more than gate.longest_s, 86400: raise"
+            " it, or lower gate.longest_s",
+        ),
+        (
+            "gate:\n  kind: uplink-delay\n  longest_s: 2592000\n",
+            "{file}:3: gate.longest_s: 2592000 is not less than engine.gate_longest_s,"
+            " 2592000: lower it, or raise engine.gate_longest_s",
+        ),
+        ("stack: roost\nengine: {gate_longest_s: 86401}\n", ""),
+        ("gate: {kind: dally, longest_s: 9e6}\n", ""),
+        ("engine: {gate_longest_s: 60}\n", ""),
+    ],
+)
+def test_the_limit_on_every_gate_is_above_that_of_the_gate_in_effect(
+    tmp_path: Path, text: str, problem: str
+) -> None:
+    file = tmp_path / "roostd.yaml"
+    file.write_text(text, encoding="utf-8")
+    if not problem:
+        assert load_config(file, {}).config
+        return
+    with pytest.raises(ConfigError) as caught:
+        load_config(file, {})
+    assert str(caught.value) == problem.format(file=file)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 from tests.e2e.ledger import until
-from tests.e2e.site.bed import assert_runs, cleared_afterwards, nodes_of, occupy, site
+from tests.e2e.site.bed import SOON_S, assert_runs, cleared_afterwards, nodes_of, occupy, site
 
 from roost_demo.stack import Stack
 from roost_slurm.testing.site_plan import PowerSavingPlan
@@ -13,11 +13,12 @@ pytestmark = [pytest.mark.slurm, pytest.mark.nvml]
 
 # slurmctld looks every 30 s whether the nodes of a job are up, and may need two looks.
 BOOTED_S = 80.0
+CLOUD = "n2"  # Slurm shows it nowhere while it is powered down
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Stack]:
-    with site(power_saving=PowerSavingPlan(suspend_after_s=3600)) as stack:
+    with site(power_saving=PowerSavingPlan(suspend_after_s=3600), cloud_nodes=(CLOUD,)) as stack:
         yield stack
 
 
@@ -58,3 +59,22 @@ def test_a_waiting_job_wakes_a_node(stack: Stack, asleep: str) -> None:
         slurm.start_node(asleep, booted=True)
         stack.start_probe(asleep)
     assert_runs(stack, job_id, within_s=BOOTED_S)
+
+
+@pytest.mark.timeout(180)
+def test_a_waiting_job_wakes_a_cloud_node_that_slurm_hides(stack: Stack) -> None:
+    """Slurm alone would wake it as soon as no other node has the GPUs."""
+    slurm = stack.slurm
+    slurm.run("scontrol", "update", f"nodename={CLOUD}", "state=power_down")
+    until(lambda: ("suspend", CLOUD) in slurm.power_requests(), "it is suspended")
+    slurm.stop_node(CLOUD)
+    stack.stop_probe(CLOUD)
+    until(lambda: CLOUD not in slurm.run("sinfo", "-h", "-N", "-o", "%N"), "it is hidden")
+    until(lambda: "nodes_hidden" in stack.log("roostd"), "roostd knows of it")
+    occupy(stack, "n1")
+    slurm.submit("--gres=gpu:2")
+    try:
+        until(lambda: ("resume", CLOUD) in slurm.power_requests(), "it is resumed", SOON_S)
+    finally:
+        slurm.start_node(CLOUD, booted=True)
+        stack.start_probe(CLOUD)

@@ -72,6 +72,13 @@ def test_without_standing_pins_no_job_is_pinned(make_harness: HarnessFactory) ->
     assert not pins(harness.queue(job("2")))
 
 
+def test_a_job_that_could_start_elsewhere_is_passed_over(two_full_nodes: EngineHarness) -> None:
+    elsewhere = replace(job("3", gpus=2), starts_elsewhere=True)
+    assert list(pins(two_full_nodes.queue(elsewhere, job("4", gpus=4)))) == ["4"]
+    changed = replace(job("4", gpus=4), starts_elsewhere=True)
+    assert unpinned(two_full_nodes.feed(JobChanged(at_s=0.0, job=changed))) == ["4"]
+
+
 def test_slurm_starts_a_pinned_job_by_itself(two_full_nodes: EngineHarness) -> None:
     two_full_nodes.queue(job("3", gpus=2))
     two_full_nodes.advance(10.0)

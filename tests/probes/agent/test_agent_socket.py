@@ -130,12 +130,17 @@ async def test_hooks_get_plans_with_the_nearest_nics(
     ],
 )
 async def test_bad_requests_are_refused_and_the_connection_stays(
-    request_: object, error: str, fake_daemon: FakeDaemon, tmp_path: Path
+    request_: object,
+    error: str,
+    fake_daemon: FakeDaemon,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     path = tmp_path / "agent.sock"
     async with listening(path, fake_daemon), asking(path) as ask:
         assert error in str((await ask(request_))["error"])
         assert (await ask({"op": "plan", "job_id": 5}))["managed"] is False
+    assert not caplog.records
 
 
 async def test_a_report_without_an_end_closes_only_its_own_connection(

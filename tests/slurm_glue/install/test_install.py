@@ -114,6 +114,19 @@ def test_a_sites_own_script_keeps_its_lines_and_is_given_back(site: Site, genera
     assert left == {"slurm.conf", "job_submit.lua"}
 
 
+def test_a_sites_script_may_be_a_link_and_in_any_encoding(site: Site, generated: Path) -> None:
+    shared, link = site.at("/shared.lua"), site.at("/etc/slurm/job_submit.lua")
+    own = SITE_SCRIPT.encode() + b"-- Schl\xfcssel\n"
+    shared.write_bytes(own)
+    link.symlink_to(shared)
+    write(site, plan_slurm(site, generated))
+    assert link.is_symlink()
+    assert b"-- Schl\xfcssel\n" in shared.read_bytes() != own
+    uninstall(site)
+    assert link.is_symlink()
+    assert shared.read_bytes() == own
+
+
 def test_a_second_run_changes_nothing(site: Site, generated: Path) -> None:
     site.at("/etc/slurm/job_submit.lua").write_text(SITE_SCRIPT)
     assert write(site, plan_slurm(site, generated))

@@ -65,6 +65,17 @@ def test_what_an_included_file_sets_counts_too(tmp_path: Path) -> None:
     assert own["prologepilogtimeout"].where == f"{tmp_path}/site.conf:1"
 
 
+def test_slurm_takes_the_latest_of_a_key_and_puts_the_cluster_into_names(tmp_path: Path) -> None:
+    (tmp_path / "x-hooks.conf").write_text("Prolog=/site/new.sh\n")
+    path = conf(tmp_path, "ClusterName=x\nProlog=/site/old.sh\nInclude %c-hooks.conf\n")
+    assert settings(path)["prolog"].value == "/site/new.sh"
+
+
+def test_a_plug_in_with_its_kind_is_known(tmp_path: Path) -> None:
+    own = settings(conf(tmp_path, "JobSubmitPlugins=job_submit/lua,job_submit/cray\n"))
+    assert adapt(ROOST_CONF, own, HOOKS).to_do == []
+
+
 def test_a_comment_in_latin_1_is_no_error(tmp_path: Path) -> None:
     path = tmp_path / "slurm.conf"
     path.write_bytes(b"# Schl\xfcssel\nProlog=/site/p.sh\n")

@@ -123,3 +123,30 @@ def test_all_nodes_one_after_the_other_leave_no_line_of_before() -> None:
 def test_a_list_that_cannot_be_read_is_named() -> None:
     with pytest.raises(MigrateError, match=r"gpu\[1-"):
         slurm_conf("NodeName=gpu[1- Gres=gpu:1\n", "gpu1", WORDS)
+
+
+@pytest.mark.parametrize(
+    ("words", "others", "own"),
+    [
+        ("NodeAddr=10.0.0.[1-3]", "NodeAddr=10.0.0.[1,3]", "NodeAddr=10.0.0.2"),
+        ("NodeHostname=c,a,b", "NodeHostname=c,b", "NodeHostname=a"),
+        ("nodehostname = h[1-3]", "nodehostname = h[1,3]", "nodehostname = h2"),
+        ("Port=[7001-7003] CPUs=8", "Port=[7001,7003] CPUs=8", "Port=7002 CPUs=8"),
+        ("NodeAddr=lb Port=7001", "NodeAddr=lb Port=7001", "NodeAddr=lb Port=7001"),
+    ],
+)
+def test_addresses_and_ports_go_with_their_nodes(words: str, others: str, own: str) -> None:
+    """Slurm does not start with a list that is longer than that of the names."""
+    changed = slurm_conf(f"NodeName=gpu[1-3] {words} Gres=gpu:2\n", "gpu2", WORDS)
+    assert changed.splitlines() == [
+        f"NodeName=gpu[1,3] {others} Gres=gpu:2",
+        f"NodeName=gpu2 Gres={WORDS.gres} Feature={WORDS.features} {own}",
+    ]
+
+
+def test_nodes_that_are_named_in_no_order_keep_it() -> None:
+    line = "NodeName=gpu3,gpu1,gpu2 NodeAddr=10.0.0.[7-9]\n"
+    assert slurm_conf(line, "gpu1", NodeWords()).splitlines() == [
+        "NodeName=gpu3,gpu2 NodeAddr=10.0.0.[7,9]",
+        "NodeName=gpu1 NodeAddr=10.0.0.8",
+    ]

@@ -1,6 +1,9 @@
 """Files of Slurm as text, whatever people have written there."""
 
+import os
 from pathlib import Path
+
+import pytest
 
 from roost_slurm.site.conf_text import conf_lines, read_conf, replace_conf
 
@@ -31,3 +34,39 @@ def test_text_of_another_encoding_is_written_back_as_it_was(tmp_path: Path) -> N
     assert path.read_bytes() == b"# Schl\xfcssel \xf0\x9f\nA=1\n"
     assert path.stat().st_mode & 0o777 == 0o640
     assert [*tmp_path.iterdir()] == [path]
+
+
+def test_only_a_line_feed_ends_a_line() -> None:
+    """Else the rest of such a comment would become a setting when the file is written again."""
+    odd = "# page\x0cGresTypes=mic\x0b\x85\u2028A=1\nB=2\r\n"
+    first, second = conf_lines(odd)
+    assert (first.text, second.text, second.lines) == ("", "B=2", ("B=2\r",))
+    assert "\n".join([*first.lines, *second.lines]) + "\n" == odd
+
+
+def test_a_symbolic_link_stays_one(tmp_path: Path) -> None:
+    """slurm.conf is often a link into a folder that all machines share."""
+    shared, link = tmp_path / "shared.conf", tmp_path / "slurm.conf"
+    shared.write_bytes(b"A=1\r\n")
+    link.symlink_to(shared)
+    replace_conf(link, read_conf(link) + "B=2\n")
+    assert link.is_symlink()
+    assert shared.read_bytes() == b"A=1\r\nB=2\n"
+
+
+def test_a_link_to_no_file_is_replaced_and_what_it_leads_to_stays(tmp_path: Path) -> None:
+    masked = tmp_path / "masked.conf"
+    masked.symlink_to("/dev/null")
+    replace_conf(masked, "A=1\n")
+    assert masked.read_text() == "A=1\n"
+    assert not Path("/dev/null").is_file()
+
+
+def test_the_owner_of_a_file_stays(tmp_path: Path) -> None:
+    if os.geteuid():
+        pytest.skip("only root gives files away")
+    path = tmp_path / "slurm.conf"
+    path.write_text("A=1\n")
+    os.chown(path, 1234, 1235)
+    replace_conf(path, "A=2\n")
+    assert (path.stat().st_uid, path.stat().st_gid) == (1234, 1235)

@@ -66,6 +66,14 @@ def test_recommends_each_hook_that_is_missing(release: str, hook: str) -> None:
 
 
 @pytest.mark.parametrize("release", RELEASES)
+def test_a_plug_in_may_be_named_with_its_kind(release: str) -> None:
+    old = "JobSubmitPlugins        = lua"
+    text = prepared(release)
+    assert old in text
+    assert check(text.replace(old, "JobSubmitPlugins = job_submit/lua")) == ()
+
+
+@pytest.mark.parametrize("release", RELEASES)
 def test_a_bare_site_needs_the_script_first_of_all(release: str) -> None:
     findings = check(read(release, "show_config.txt"))
     assert "JobSubmitPlugins has no lua" in findings[0].problem

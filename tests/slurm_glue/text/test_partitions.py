@@ -9,6 +9,7 @@ def test_partitions_are_read(release: str) -> None:
     partitions = parse_partitions(read(release, "site_partitions.txt"))
     assert partitions["high"] == Partition(
         name="high",
+        nodes="n[1-2]",
         tier=10,
         qos="part",
         max_node_count=2,
@@ -19,6 +20,7 @@ def test_partitions_are_read(release: str) -> None:
     )
     assert partitions["cheap"] == Partition(
         name="cheap",
+        nodes="n[1-3]",
         tier=0,
         denied_accounts=frozenset({"bio"}),
         denied_qos=frozenset({"high", "part"}),

@@ -41,6 +41,22 @@ def test_power_saving_and_gang_scheduling_are_read() -> None:
 
 
 @pytest.mark.parametrize(
+    ("program", "private", "hides"),
+    [
+        ("/usr/sbin/resume", "none", True),
+        ("/usr/sbin/resume", "accounts,jobs", True),
+        ("/usr/sbin/resume", "cloud,jobs", False),
+        ("(null)", "none", False),
+    ],
+)
+def test_powered_down_cloud_nodes_are_hidden_unless_private_data_shows_them(
+    program: str, private: str, hides: bool
+) -> None:
+    text = f"PrivateData = {private}\nResumeProgram = {program}\n"
+    assert parse_scheduling(text).hides_nodes is hides
+
+
+@pytest.mark.parametrize(
     ("text", "seconds"), [("00:00:00", 0.0), ("00:05:30", 330.0), ("NONE", 0.0), ("?", 0.0)]
 )
 def test_for_how_long_jobs_are_spared_is_read(text: str, seconds: float) -> None:

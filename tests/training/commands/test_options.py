@@ -7,6 +7,24 @@ import pytest
 from roost_train.commands import options
 
 
+@pytest.mark.parametrize(
+    ("add", "argv"),
+    [
+        (options.add_distil, ["--output", "d", "--steps", "-1"]),
+        (options.add_pairs, ["--commands", "c", "--out", "o", "--seconds", "0"]),
+        (options.add_pairs, ["--commands", "c", "--out", "o", "--settle", "nan"]),
+    ],
+)
+def test_numbers_that_mean_nothing_are_refused(
+    add: options.AddOptions, argv: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    parser = argparse.ArgumentParser()
+    add(parser)
+    with pytest.raises(SystemExit):
+        parser.parse_args(argv)
+    assert f"argument {argv[-2]}: {argv[-1]}: want" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("add", [options.add_runtimes, options.add_warmstart])
 def test_jobs_come_from_one_source(
     add: options.AddOptions, capsys: pytest.CaptureFixture[str]

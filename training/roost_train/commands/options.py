@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Callable
+from math import inf
 from pathlib import Path
 from typing import TypeAlias
 
@@ -16,6 +17,27 @@ _SEED_HELP = "seeds every random draw (default 0)"
 _FILES_HELP = "folder for the model's two files"
 
 
+def steps(text: str) -> int:
+    """Return a number of steps from the command line."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text}: want 1 or more")
+    return int(text)
+
+
+def seconds(text: str) -> float:
+    """Return a time from the command line."""
+    if not 0 < float(text) < inf:
+        raise argparse.ArgumentTypeError(f"{text}: want above 0")
+    return float(text)
+
+
+def pause(text: str) -> float:
+    """Return a time from the command line that may be 0."""
+    if not 0 <= float(text) < inf:
+        raise argparse.ArgumentTypeError(f"{text}: want 0 or more")
+    return float(text)
+
+
 def add_verify(verify: argparse.ArgumentParser) -> None:
     """Add the options of `verify`."""
     verify.add_argument(
@@ -27,7 +49,7 @@ def add_distil(distil: argparse.ArgumentParser) -> None:
     """Add the options of `distil`."""
     distil.add_argument("--seed", type=int, default=0, help=_SEED_HELP)
     distil.add_argument(
-        "--steps", type=int, default=DEFAULT_STEPS, help="training steps (default %(default)s)"
+        "--steps", type=steps, default=DEFAULT_STEPS, help="training steps (default %(default)s)"
     )
     distil.add_argument("--output", type=Path, metavar="DIR", required=True, help=_FILES_HELP)
 
@@ -70,18 +92,18 @@ def add_pairs(pairs: argparse.ArgumentParser) -> None:
         "--rounds", type=int, default=3, help="how often each pair is measured (default 3)"
     )
     pairs.add_argument(
-        "--seconds", type=float, default=20.0, help="how long a pair is measured (default 20)"
+        "--seconds", type=seconds, default=20.0, help="how long a pair is measured (default 20)"
     )
     pairs.add_argument(
         "--settle",
-        type=float,
+        type=pause,
         metavar="SECONDS",
         default=5.0,
         help="how long a pair runs before it is measured (default 5)",
     )
     pairs.add_argument(
         "--start",
-        type=float,
+        type=seconds,
         metavar="SECONDS",
         default=600.0,
         help="how long a program may take to its first step (default 600)",

@@ -44,7 +44,9 @@ def read_rows(path: Path, columns: Iterable[str]) -> Iterator[dict[str, str]]:
                 if any(row[name] is None for name in wanted):
                     raise BadTable(path, reader.line_num, "too few fields")
                 yield row
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise BadTable(path, 0, str(error.strerror)) from error
+    except UnicodeDecodeError as error:
         raise BadTable(path, 0, str(error)) from error
 
 

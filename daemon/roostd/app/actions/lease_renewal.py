@@ -6,7 +6,7 @@ from collections.abc import Container, Sequence
 import structlog
 
 from roost_engine.domain.model import JobId
-from roostd.app.actions.slurm_refusals import logged
+from roostd.app.actions.slurm_refusals import RepeatedRefusals, logged
 from roostd.ops.metrics import Metrics
 from roostd.slurm.lease_plan import LeasePlan
 from roostd.slurm.port import SlurmPort
@@ -26,6 +26,7 @@ class LeaseRenewal:
 
     def __init__(self, slurm: SlurmPort, state: DaemonState, metrics: Metrics) -> None:
         self._slurm, self._state, self._metrics = slurm, state, metrics
+        self._refusals = RepeatedRefusals(metrics, "renew")
         self._plan = LeasePlan()
         self._renewed: set[JobId] = set()  # have a lease of full length, as far as is known
         self._ended: set[JobId] = set()
@@ -59,15 +60,18 @@ class LeaseRenewal:
         """
         self._renewed.intersection_update(job_ids)
         now_s = time.monotonic()
-        with logged(self._metrics, "renew"):
-            for length_s, due in self._plan.due(job_ids, self._state.config.slurm.lease_s, now_s):
+        renewals = list(self._plan.due(job_ids, self._state.config.slurm.lease_s, now_s))
+        if not renewals:
+            return
+        with self._refusals.logged():
+            for length_s, due in renewals:
                 await self._slurm.renew(due, length_s)
                 self._plan.note(due, length_s, now_s)
                 self._note_renewed(due)
 
     async def renew_first(self, job_ids: Sequence[JobId]) -> None:
         """Give jobs a lease of full length."""
-        with logged(self._metrics, "renew"):
+        with self._refusals.logged():
             await self._slurm.renew(job_ids, round(self._state.config.slurm.lease_s))
             self._note_renewed(job_ids)
 

@@ -17,6 +17,10 @@ _UNTYPED_CURE = (
     "Roost gives out the other nodes of their partitions only, and leaves jobs that do not fit"
     " there to plain Slurm; see roost-slurm migrate --plan"
 )
+_HIDDEN_CURE = (
+    "Slurm shows no powered-down cloud node: jobs that do not fit on the others are left to plain"
+    " Slurm, which wakes one; add cloud to PrivateData in slurm.conf, and Roost chooses among all"
+)
 _TRANSITIONS = ("not_responding", "no_respond", "powering", "boot")
 
 
@@ -34,6 +38,7 @@ class SeenNodes:
         self.socket_counts: Mapping[NodeName, int] = {}
         self._rules = SiteRules(), SiteRules()  # as last given, and with the nodes
         self._warned = frozenset[NodeName]()
+        self._has_hidden = False
 
     @property
     def states(self) -> Mapping[NodeName, str]:
@@ -66,6 +71,16 @@ class SeenNodes:
             _log.warning("nodes_without_types_by_index", nodes=new[:20], cure=_UNTYPED_CURE)
         self._warned = frozenset(enforced)
         return found
+
+    def hidden(
+        self, rules: SiteRules, is_enforced: Callable[[str], bool]
+    ) -> Mapping[str, frozenset[NodeName]]:
+        """Return by partition the nodes that Slurm hides; logged once where one is enforced."""
+        enforced = sorted(filter(is_enforced, rules.hidden))
+        if enforced and not self._has_hidden:
+            _log.warning("nodes_hidden", partitions=enforced, cure=_HIDDEN_CURE)
+        self._has_hidden = self._has_hidden or bool(enforced)
+        return rules.hidden
 
     def absent(self, partitions: Iterable[str]) -> frozenset[str]:
         """Return those of some partitions that no node with GPUs is in; none before the nodes."""

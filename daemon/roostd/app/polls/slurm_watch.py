@@ -23,6 +23,7 @@ from roostd.app.polls.leased_jobs import LeasedJobs
 from roostd.app.polls.operator_view import OperatorView
 from roostd.app.polls.poll_schedule import PollSchedule
 from roostd.app.polls.queue_look import Look, LookAt, Rereading
+from roostd.app.polls.reported_jobs import note_reported
 from roostd.app.polls.seen_nodes import SeenNodes
 from roostd.ops.metrics import Metrics
 from roostd.slurm.jobs import JobReader
@@ -214,6 +215,7 @@ class SlurmWatch:
             if drained.refused_count:
                 _log.warning("spool_lines_refused", count=drained.refused_count)
             self._awaited.note(drained.events)
+            note_reported(self._state, drained.events)
 
     async def _poll_once(self, with_nodes: bool) -> None:
         began_s = time.monotonic()
@@ -252,6 +254,7 @@ class SlurmWatch:
         is_first, self._snapshot = not self._snapshot.at_epoch_s, await self._slurm.queue()
         dump_s = time.monotonic() - asked_s
         rules = self._nodes.added_to(await self._slurm.rules())
+        self._state.hidden_nodes = self._nodes.hidden(rules, self._state.is_enforced)
         self._note_priorities(rules, is_first)
         self._site = SiteView(
             rules=rules,

@@ -6,20 +6,27 @@ from itertools import chain
 
 from roost_engine.domain.errors import UnknownJob
 from roost_engine.domain.model import JobId
-from roostd.state import DaemonState
+from roostd.state import DaemonState, ReportedRun
 
 _NAMED_COUNT = 5
 _PART = re.compile(r"([0-9]{1,10})\+[0-9]{1,5}", re.ASCII)
 _NUMBER = re.compile(r"[0-9]{1,10}", re.ASCII)
 
 
-def unknown_job(state: DaemonState, job_id: str, is_visible: Callable[[JobId], bool]) -> UnknownJob:
+def unknown_job(
+    state: DaemonState,
+    job_id: str,
+    is_visible: Callable[[JobId], bool],
+    *,
+    sees_all: bool = True,
+) -> UnknownJob:
     """Return the error for a job that is not known.
 
     Args:
         state: the daemon's.
         job_id: that a caller asked for.
         is_visible: whether the caller may see a job. An array's tasks have one owner.
+        sees_all: whether the caller may see every job: of some the owner is not known.
     """
     if part := _PART.fullmatch(job_id):
         return UnknownJob(
@@ -28,11 +35,25 @@ def unknown_job(state: DaemonState, job_id: str, is_visible: Callable[[JobId], b
             f" squeue -j {part[1]} -o '%i %A' prints",
         )
     tasks = _tasks(state, job_id) if _NUMBER.fullmatch(job_id) else []
+    reported = state.reported_runs.get(JobId(job_id)) if sees_all and not tasks else None
+    if reported is not None:
+        return UnknownJob(job_id, _hooks_only(job_id, reported, state.clock.now_s()))
     if not tasks or not is_visible(tasks[0]):
         return UnknownJob(job_id)
     named = ", ".join(tasks[:_NAMED_COUNT])
     more = f" and {len(tasks) - _NAMED_COUNT} more" if len(tasks) > _NAMED_COUNT else ""
     return UnknownJob(job_id, f"it is an array; ask for a task of it: {named}{more}")
+
+
+def _hooks_only(job_id: str, reported: ReportedRun, now_s: float) -> str:
+    """Return what is known of a job that came and went between two looks at Slurm's queue."""
+    times = (("started", reported.started_s), ("ended", reported.ended_s))
+    told = [f"{what} {now_s - at_s:.0f} s ago" for what, at_s in times if at_s is not None]
+    return (
+        f"Slurm's hooks report that it {' and '.join(told)}, and roostd knows no more: it asked for"
+        " no GPUs, or Slurm started it by itself before roostd looked at the queue;"
+        f" sacct -j {job_id} has the rest"
+    )
 
 
 def _tasks(state: DaemonState, array: str) -> list[JobId]:

@@ -118,7 +118,10 @@ class OperatorService(pb_grpc.OperatorServicer):
         """Return the error that says what else the caller may have meant."""
         owner = self._access.only_owner(context)
         return unknown_job(
-            self._state, job_id, lambda one: owner is None or self._is_own(one, owner)
+            self._state,
+            job_id,
+            lambda one: owner is None or self._is_own(one, owner),
+            sees_all=owner is None,
         )
 
     async def _past(self, job_id: str, context: Context) -> pb.Explanation | None:

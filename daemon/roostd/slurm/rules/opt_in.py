@@ -2,8 +2,9 @@
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from typing import TypeAlias
 
-from roost_engine.domain.model import NodeName, NodeSpec
+from roost_engine.domain.model import JobSpec, NodeName, NodeSpec
 from roost_slurm.text.squeue import QueuedJob
 
 
@@ -57,3 +58,45 @@ def nodes_outside(
         partition: frozenset(spec.name for spec in specs if outside(spec, partition))
         for partition in sorted({*listed, *untyped_partitions})
     }
+
+
+# Nodes by what decides whether a job fits on them: GPUs, CPUs, memory and features.
+NodeKind: TypeAlias = tuple[int, int, int, tuple[str, ...]]
+NodeKinds: TypeAlias = Mapping[NodeKind, frozenset[NodeName]]
+
+
+def kinds_of(nodes: Iterable[NodeSpec]) -> NodeKinds:
+    """Return nodes by kind: a partition has few of these, and a queue many jobs."""
+    kinds: dict[NodeKind, set[NodeName]] = {}
+    for node in nodes:
+        kind = node.gpu_count, node.cpu_count, node.memory_bytes, node.features
+        kinds.setdefault(kind, set()).add(node.name)
+    return {kind: frozenset(names) for kind, names in kinds.items()}
+
+
+def starts_elsewhere(
+    job: JobSpec, outside: NodeKinds, hidden: frozenset[NodeName] = frozenset()
+) -> bool:
+    """Return whether Slurm could ever start a job on nodes that Roost does not give out.
+
+    Args:
+        job: as its user asked for it: no node is excluded that only Roost leaves out.
+        outside: the nodes of its partition that Roost does not give out.
+        hidden: those of which no more is known than their names.
+    """
+    fitting = [names for kind, names in outside.items() if _fits(job, kind)]
+    excluded = frozenset(job.excluded_nodes)
+    if job.required_nodes and max(one.node_count for one in job.shapes) <= len(job.required_nodes):
+        named = frozenset(job.required_nodes) - excluded
+        return any(not names.isdisjoint(named) for names in (*fitting, hidden))
+    return any(not names <= excluded for names in (*fitting, hidden))
+
+
+def _fits(job: JobSpec, kind: NodeKind) -> bool:
+    gpu_count, cpu_count, memory_bytes, features = kind
+    return set(job.features).issubset(features) and any(
+        shape.gpus_per_node <= gpu_count
+        and shape.cpus_per_node <= cpu_count
+        and shape.memory_per_node_bytes <= memory_bytes
+        for shape in job.shapes
+    )

@@ -38,6 +38,7 @@ class SiteRules:
         socket_counts: of these nodes; one that is missing has one socket.
         user_ids: of the users that MAGNETIC reservations name.
         group_members: ids of the members of each group that they name.
+        hidden: by partition, nodes that Slurm would wake for its jobs and does not show.
     """
 
     read_epoch_s: float = 0.0
@@ -51,6 +52,7 @@ class SiteRules:
     socket_counts: Mapping[NodeName, int] = field(default_factory=dict)
     user_ids: Mapping[str, int] = field(default_factory=dict)
     group_members: Mapping[str, frozenset[int]] = field(default_factory=dict)
+    hidden: Mapping[str, frozenset[NodeName]] = field(default_factory=dict)
 
     def binds_like(self, other: "SiteRules") -> bool:
         """Return whether the rules are the same as others, whenever both were read."""

@@ -130,7 +130,9 @@ def _rows(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
                 if any(row[name] is None for name in _COLUMNS):
                     raise PairsError(path, reader.line_num, "too few fields")
                 yield reader.line_num, row
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+    except OSError as error:
+        raise PairsError(path, None, str(error.strerror)) from error
+    except (UnicodeDecodeError, csv.Error) as error:
         raise PairsError(path, None, str(error)) from error
 
 

@@ -10,8 +10,9 @@ from tests.daemon.running import Running, config, running
 from roost_engine.domain.actions import Wait
 from roost_engine.domain.errors import ConfigError
 from roost_engine.domain.events import JobEnded, JobQueued, JobStarted, NodeSeen, Tick
-from roost_engine.domain.model import JobId
+from roost_engine.domain.model import JobId, NodeName
 from roost_engine.engine import Engine, EngineConfig
+from roost_engine.job_record import JobRecord
 from roost_engine.plugins.plugins import Policies
 from roost_engine.testing import builders
 from roost_proto.v1 import operator_pb2 as pb
@@ -20,6 +21,7 @@ from roostd.app.polls.node_opt_in import NodeOptIn
 from roostd.config.config import Config
 from roostd.config.loaded_config import load_config
 from roostd.slurm.port import SlurmNode
+from roostd.slurm.rules.site_rules import SiteRules
 from roostd.state import DaemonState
 from roostd.telemetry.board import ProbeBoard
 from roostd.testing.busy_state import StillClock
@@ -148,10 +150,54 @@ async def test_nodes_without_types_by_index_are_left_to_slurm_where_roost_enforc
             "does not fit now on main's nodes with types by index"
             in (await explained(daemon, third)).reason
         )
-        assert not daemon.daemon.state.engine.config.standing_pins
         async with daemon.operator() as operator:
             shown = await operator.GetNode(pb.GetNodeRequest(name="n3"))
             assert "no types g0, g1" in shown.problems[0]
+
+
+@pytest.mark.parametrize("standing_pins", [True, False])
+async def test_only_a_job_that_fits_on_no_node_without_types_waits_for_the_others(
+    tmp_path: Path, standing_pins: bool
+) -> None:
+    """Without a standing pin it would be passed by those that are left to Slurm."""
+    slurm = StockTypes([builders.node(f"n{number}") for number in range(1, 5)])
+    settings = {"slurm": {"standing_pins": standing_pins}}
+    async with running(slurm, config(tmp_path, **settings)) as daemon:
+        fill = [slurm.submit(gpus_per_node=8)[0] for _ in range(4)]
+        await daemon.until(
+            lambda: all(slurm.state(one) is SlurmJobState.RUNNING for one in fill), "all start"
+        )
+        (elsewhere,) = slurm.submit(gpus_per_node=2)
+        (there,) = slurm.submit(gpus_per_node=2, exclude="n[3-4]")
+
+        def is_pinned(job_id: JobId) -> bool:
+            record = daemon.daemon.state.engine.record(job_id)
+            return isinstance(record, JobRecord) and record.standing is not None
+
+        def is_left(job_id: JobId) -> bool:
+            return slurm.lease_left_s(job_id) <= 0 and not is_pinned(job_id)
+
+        await daemon.until(lambda: is_left(elsewhere), "it is left to Slurm")
+        kept = is_pinned if standing_pins else is_left
+        await daemon.until(lambda: kept(there), "it is pinned, or left to Slurm as well")
+
+
+async def test_a_job_that_waits_is_left_to_slurm_once_slurm_hides_a_node(
+    slurm: SlurmStandIn, tmp_path: Path
+) -> None:
+    """A powered-down cloud node: Slurm wakes it for the job, and Roost does not see it."""
+    settings = {"slurm": {"standing_pins": False}}
+    async with running(slurm, config(tmp_path, **settings)) as daemon:
+        fill = [slurm.submit(gpus_per_node=8)[0] for _ in range(4)]
+        await daemon.until(
+            lambda: all(slurm.state(one) is SlurmJobState.RUNNING for one in fill), "all start"
+        )
+        (waits,) = slurm.submit(gpus_per_node=2)
+        await daemon.until(lambda: waits in daemon.daemon.parts.watch.leased(), "it is leased")
+        slurm.site_rules = SiteRules(hidden={"main": frozenset({NodeName("n9")})})
+        await daemon.daemon.parts.watch.first_poll()
+        await daemon.until(lambda: slurm.lease_left_s(waits) <= 0, "its lease is ended")
+        assert "that Slurm shows" in (await explained(daemon, waits)).reason
 
 
 async def test_a_partition_without_a_list_has_all_nodes(

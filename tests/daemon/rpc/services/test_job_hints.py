@@ -7,7 +7,7 @@ from roost_engine.domain.events import JobEnded, JobQueued
 from roost_engine.domain.model import JobId
 from roost_engine.testing.builders import job
 from roostd.rpc.services.job_hints import unknown_job
-from roostd.state import UnmanagedJob
+from roostd.state import ReportedRun, UnmanagedJob
 
 
 def anything(job_id: JobId) -> bool:
@@ -51,3 +51,14 @@ def test_a_part_of_a_heterogeneous_job_has_a_number_of_its_own(parts: Parts) -> 
     told = str(unknown_job(parts.state, "7+1", anything))
     assert "by a number of its own" in told
     assert "squeue -j 7 -o '%i %A'" in told
+
+
+def test_a_job_that_only_the_hooks_have_seen_is_told_from_no_job(parts: Parts) -> None:
+    now_s = parts.state.clock.now_s()
+    parts.state.reported_runs[JobId("9")] = ReportedRun(started_s=now_s - 5, ended_s=now_s - 3)
+    parts.state.reported_runs[JobId("7_13")] = ReportedRun(ended_s=now_s - 2)
+    told = str(unknown_job(parts.state, "9", anything))
+    assert told.startswith("no job '9': Slurm's hooks report that it started 5 s ago and ended 3 s")
+    assert told.endswith("sacct -j 9 has the rest")
+    assert "that it ended 2 s ago" in str(unknown_job(parts.state, "7_13", anything))
+    assert str(unknown_job(parts.state, "9", anything, sees_all=False)) == "no job '9'"

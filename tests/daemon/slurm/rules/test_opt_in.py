@@ -2,10 +2,10 @@
 
 import pytest
 
-from roost_engine.domain.model import NodeName
+from roost_engine.domain.model import JobSpec, NodeName
 from roost_engine.testing import builders
 from roost_slurm.text.squeue import QueuedJob
-from roostd.slurm.rules.opt_in import OptIn, nodes_outside
+from roostd.slurm.rules.opt_in import OptIn, kinds_of, nodes_outside, starts_elsewhere
 
 
 def asked(account: str, qos: str = "normal") -> QueuedJob:
@@ -49,3 +49,43 @@ def test_the_nodes_of_a_partition_that_it_does_not_list_are_outside() -> None:
         "main": frozenset({"n1", "n2"})
     }
     assert nodes_outside({}, nodes, untyped) == {}
+
+
+OUTSIDE = kinds_of(
+    [
+        builders.node("n3", gpu_count=4, features=("a100",)),
+        builders.node("n4", gpu_count=8, features=("h100",)),
+    ]
+)
+
+
+@pytest.mark.parametrize(
+    ("job", "elsewhere"),
+    [
+        (builders.job("1", gpus=8), True),
+        (builders.job("1", gpus=8, features=("a100",)), False),
+        (builders.job("1", gpus=4, features=("a100",)), True),
+        (builders.job("1", gpus=8, excluded=("n4", "n9")), False),
+        (builders.job("1", gpus=4, excluded=("n4",)), True),
+        (builders.job("1", gpus=4, excluded=("n3", "n4")), False),
+        (builders.job("1", gpus=4, required=("n1",)), False),
+        (builders.job("1", gpus=4, required=("n3",)), True),
+        (builders.job("1", gpus=4, nodes=2, required=("n1",)), True),
+        (builders.job("1", builders.shape(9), builders.shape(4, 2)), True),
+        (builders.job("1", builders.shape(1, cpus_per_node=999)), False),
+    ],
+)
+def test_a_job_starts_elsewhere_where_it_fits_on_a_node_that_is_not_given_out(
+    job: JobSpec, elsewhere: bool
+) -> None:
+    assert starts_elsewhere(job, OUTSIDE) is elsewhere
+    assert not starts_elsewhere(job, {})
+
+
+def test_a_hidden_node_may_be_of_any_kind() -> None:
+    hidden = frozenset({NodeName("n5")})
+    huge = builders.job("1", gpus=16, features=("b200",))
+    assert starts_elsewhere(huge, {}, hidden)
+    assert not starts_elsewhere(builders.job("1", excluded=("n5",)), {}, hidden)
+    assert not starts_elsewhere(builders.job("1", required=("n1",)), {}, hidden)
+    assert starts_elsewhere(builders.job("1", required=("n5",)), {}, hidden)

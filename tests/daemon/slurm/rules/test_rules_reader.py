@@ -92,8 +92,12 @@ async def test_a_new_job_is_judged_by_partitions_and_reservations_of_its_time(
     assert slurm.asked.count(ASSOC_MGR) == 1
 
 
-async def test_reservations_are_read_again_for_each_look_with_a_new_job() -> None:
+async def test_reservations_are_read_again_for_each_look_with_a_new_job(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Slurm does not keep a pin off the GPUs of a reservation that was made just now."""
+    for age in ("_NEW_JOB_AGE_S", "_CHANGING_AGE_S"):  # a busy machine takes longer than these
+        monkeypatch.setattr(f"roostd.slurm.rules.rules_reader.{age}", 3_600.0)
     slurm = Slurm("24.11")
     reader = slurm.reader(lambda: 3_600.0)
     await reader.read(newest_job=7)
