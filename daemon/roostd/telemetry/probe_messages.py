@@ -24,6 +24,7 @@ MAX_GPUS = 64  # bits of a presence mask
 _TEXT_LIMIT = 256
 _NIC_LIMIT = 64
 _PROBLEM_LIMIT = 64
+_JOB_MEMORY_LIMIT = 1_024  # entries; two jobs and a few leftovers on each of 64 GPUs are 300
 
 # Values beyond these are an error of a driver or a probe: five times NVLink 5, ten times a GPU's
 # power, and a little over 1 for rounding.
@@ -193,6 +194,8 @@ def check_values(sample: pb.Sample, hello: ProbeHello) -> None:
         if known is not None:
             name, limit, is_of_nics = known
             _check_column(name, packed, len(hello.nics) if is_of_nics else count, limit)
+    if sample.process_mask or sample.job_memory:
+        _check_job_memory(sample, count)
 
 
 def column(packed: _Column, order: Sequence[int]) -> list[float | None]:
@@ -327,3 +330,14 @@ def _check_column(name: str, packed: _Column, count: int, limit: float) -> None:
     # A NaN makes the sum NaN, of which no comparison holds; min and max alone may miss it.
     if not (min(values) >= 0 and max(values) <= limit and sum(values) >= 0):
         raise ProbeError(name, f"want 0 to {limit:g}, got {values}")
+
+
+def _check_job_memory(sample: pb.Sample, count: int) -> None:
+    mask, entries = sample.process_mask, sample.job_memory
+    if mask >> count or len(entries) > _JOB_MEMORY_LIMIT:
+        raise ProbeError("job_memory", f"{len(entries)} entries for mask {mask:#x} of {count} GPUs")
+    for one in entries:
+        if not mask >> one.gpu_index & 1 or one.used_bytes > _MAX_MEMORY_BYTES:
+            raise ProbeError("job_memory", f"GPU {one.gpu_index}: {one.used_bytes} bytes")
+    if len({(one.gpu_index, one.slurm_job_id) for one in entries}) < len(entries):
+        raise ProbeError("job_memory", "a job stands twice for a GPU")
