@@ -40,6 +40,19 @@ def test_load_follows_the_gpus() -> None:
     assert column(told.sm_frac, read.order)[1] is None
 
 
+def test_one_direction_that_the_driver_reports_is_the_load_and_an_unknown_gpu_stays_so() -> None:
+    told = sample(
+        pcie_tx_bytes_per_s=floats(1.0, 2.0, 3.0, 4.0),
+        nvlink_tx_bytes_per_s=floats(16777216.0, 1.0, None, 0.0),
+        nvlink_rx_bytes_per_s=floats(1.0, None, 1.0, 0.1),
+    )
+    load = read_load(told, (0, 1, 2, 3))
+    assert load.dtype == np.float32
+    np.testing.assert_array_equal(load[:, 2], [1.0, 2.0, 3.0, 4.0])
+    summed = np.array([16777216.0, np.nan, np.nan, 0.1], dtype=np.float32)
+    np.testing.assert_array_equal(load[:, 3], summed)
+
+
 def test_a_fraction_a_rounding_above_one_is_one() -> None:
     read = read_hello(hello())
     told = sample(sm_frac=floats(1.005, 1.0, 0.0, 0.0))
