@@ -3,7 +3,8 @@
 The daemon runs on a Slurm in memory, in a process of its own. Each node has a stream and sends a
 sample of eight GPUs a second; beside them a node agent asks for plans, twenty times a second, as
 Slurm's hooks do. A sample is lost when it was sent and roostd has not counted it. The longest turn
-of the event loop is in CPU time, which other programs on the machine do not lengthen.
+of the event loop is in CPU time, which other programs on the machine do not lengthen. With --submit
+a job is submitted each second: the engine is then told of the load of every node.
 """
 
 import argparse
@@ -41,13 +42,16 @@ def main() -> None:
     parser.add_argument(
         "--bare", action="store_true", help="a gRPC server that only reads, in place of roostd"
     )
+    parser.add_argument("--submit", action="store_true", help="a job each second")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    figures = measure(options.nodes, options.seconds, is_bare=options.bare)
+    figures = measure(options.nodes, options.seconds, is_bare=options.bare, submits=options.submit)
     _harness.report(figures, as_json=options.json)
 
 
-def measure(node_count: int, seconds: float, *, is_bare: bool = False) -> dict[str, object]:
+def measure(
+    node_count: int, seconds: float, *, is_bare: bool = False, submits: bool = False
+) -> dict[str, object]:
     """Return the figures of one size, of roostd or of a server that only reads."""
     program = str((_bare_reader if is_bare else _stand_in_daemon).__file__)
     context = multiprocessing.get_context("spawn")
@@ -67,7 +71,7 @@ def measure(node_count: int, seconds: float, *, is_bare: bool = False) -> dict[s
         time.sleep(_ROUND_S + 2 * INTERVAL_S)  # a round of one sender may be under way
         daemon.tell("reset")
         began_cpu_s, began_s = cpu_s(daemon.pid), time.monotonic()
-        waits_s = asyncio.run(ask(daemon.probes, seconds))
+        waits_s = asyncio.run(_ask_and_submit(daemon, seconds, submits=submits))
         took_s, used_s = time.monotonic() - began_s, cpu_s(daemon.pid) - began_cpu_s
         memory_mb = rss_mb(daemon.pid)
         stop.set()
@@ -97,6 +101,13 @@ def _wait_for_streams(daemon: StandInDaemon, count: int) -> None:
         if time.monotonic() > end_s:
             raise SystemExit(f"ingest.py: {open_count:.0f} of {count} streams after {_CONNECT_S} s")
         time.sleep(0.5)
+
+
+async def _ask_and_submit(daemon: StandInDaemon, seconds: float, *, submits: bool) -> list[float]:
+    asking = asyncio.create_task(ask(daemon.probes, seconds))
+    while submits and not (await asyncio.wait({asking}, timeout=1.0))[0]:
+        await asyncio.to_thread(daemon.tell, "submit 1")
+    return await asking
 
 
 async def ask(address: str, seconds: float) -> list[float]:

@@ -1,6 +1,8 @@
 """What a probe costs its node: parent and child together, eight fake GPUs, a sample a second.
 
-The probe is the real program on the fake driver, and streams to a daemon on a Slurm in memory.
+The probe is the real program on the fake driver, and streams to a daemon on a Slurm in memory. With
+--processes the daemon wants to know what jobs use of the GPUs' memory, and so many processes are on
+each GPU. They are of no job, so the worst is measured: GPUs that jobs share, by --every seconds.
 """
 
 import argparse
@@ -14,6 +16,7 @@ from pathlib import Path
 import _harness
 from _stand_in_daemon import StandInDaemon, cpu_s, rss_mb
 
+from roost_probe.node.process_watch import SELDOM
 from roost_probe.testing.description import NodeDescription, load_topology
 from roost_probe.testing.fake_driver import FakeDriver
 
@@ -24,15 +27,21 @@ _START_S, _SETTLE_S = 60.0, 3.0
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--processes", type=int, default=0, help="on each GPU; 0: not listed")
+    parser.add_argument("--every", type=float, default=10.0, help="seconds between two lists")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    _harness.report(measure(options.seconds), as_json=options.json)
+    found = measure(options.seconds, options.processes, options.every)
+    _harness.report(found, as_json=options.json)
 
 
-def measure(seconds: float) -> dict[str, object]:
+def measure(seconds: float, process_count: int, every_s: float) -> dict[str, object]:
     """Return the figures of so many seconds."""
-    with StandInDaemon(1) as daemon, tempfile.TemporaryDirectory() as folder:
-        probe = _start(daemon.probes, Path(folder))
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        StandInDaemon(1, settings=_settings(Path(folder), process_count, every_s)) as daemon,
+    ):
+        probe = _start(daemon.probes, Path(folder), process_count)
         try:
             end_s = time.monotonic() + _START_S
             while not daemon.tell("figures")["samples"]:
@@ -59,9 +68,22 @@ def measure(seconds: float) -> dict[str, object]:
     }
 
 
-def _start(address: str, folder: Path) -> "subprocess.Popen[bytes]":
+def _settings(folder: Path, process_count: int, every_s: float) -> dict[str, object]:
+    if not process_count:
+        return {}
+    pairs = folder / "pairs.csv"
+    pairs.write_text("model,beside,speed,spread\na,a,0.95,0.02\n")
+    # A GPU that no jobs share is listed at each sixth interval.
+    telemetry = {"process_interval_s": every_s / SELDOM}
+    return {"sharing": {"enabled": True, "pairs": str(pairs)}, "telemetry": telemetry}
+
+
+def _start(address: str, folder: Path, process_count: int) -> "subprocess.Popen[bytes]":
     node = NodeDescription(topology=load_topology(TOPOLOGY))
     driver = FakeDriver.create(node, folder / "gpus", seed="n0")
+    there = [int(path.name) for path in Path("/proc").glob("[0-9]*")][:process_count]
+    for gpu in range(driver.gpu_count):
+        driver.set_processes(gpu, dict.fromkeys(there, 1 << 30))
     program = Path(sysconfig.get_path("scripts")) / "roost-probe"
     environment = dict(os.environ) | driver.environment(folder / "lib")
     return subprocess.Popen(

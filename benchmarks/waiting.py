@@ -3,7 +3,8 @@
 The daemon runs on a Slurm in memory in a process of its own, with all GPUs in use. Each stall is
 the longest delay of the loop in that phase, as the metric roost_loop_stall_longest_seconds has it;
 beside it the CPU time of the longest turn, which other programs on the machine do not lengthen.
-The stalls count the work of the stand-in too; the CPU use does not.
+The stalls and turns count the stand-in's own work too, in slices of up to 16 ms; the CPU use does
+not.
 """
 
 import argparse
@@ -48,6 +49,7 @@ def measure(node_count: int, job_count: int, seconds: float) -> dict[str, object
         waits_s = _status_waits_s(daemon)
         asked = daemon.tell("figures")
         reloaded = daemon.tell("reload")
+        time.sleep(_STILL_S)  # the engine is given the jobs, and the leases are renewed
         changed = daemon.tell("reload advise")
     return {
         "nodes": node_count,

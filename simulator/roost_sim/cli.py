@@ -5,15 +5,15 @@ from typing import Any
 
 import click
 
-from roost_sim.commands.cmd_bound import bound
-from roost_sim.commands.cmd_compare import compare
-from roost_sim.commands.cmd_completion import completion
-from roost_sim.commands.cmd_policies import policies
-from roost_sim.commands.cmd_profiles import profiles
-from roost_sim.commands.cmd_replay import replay
-from roost_sim.commands.cmd_run import run
-from roost_sim.commands.cmd_trace import trace
-from roost_sim.commands.cmd_tune import tune
+from roost_sim.commands.bound import bound
+from roost_sim.commands.compare import compare
+from roost_sim.commands.completion import completion
+from roost_sim.commands.policies import policies
+from roost_sim.commands.profiles import profiles
+from roost_sim.commands.replay import replay
+from roost_sim.commands.run import run
+from roost_sim.commands.trace import trace
+from roost_sim.commands.tune import tune
 from roost_sim.errors import SimError
 from roost_sim.exit_codes import EXIT_INTERRUPTED, EXIT_REFUSED
 

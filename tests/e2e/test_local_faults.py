@@ -5,12 +5,12 @@ import re
 import signal
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from datetime import datetime
 from pathlib import Path
 
 import pytest
-from tests.e2e.ledger import assert_all_completed, submit, until, wait_until_over
+from tests.e2e.ledger import assert_all_completed, outcomes, submit, until, wait_until_over
 from tests.e2e.two_nodes import LEASE_S, mended_afterwards, submit_all, two_nodes
 
 from roost_demo.stack import Stack
@@ -20,6 +20,7 @@ from roost_slurm.testing.local_slurm import LocalSlurmFailed
 pytestmark = [pytest.mark.slurm, pytest.mark.nvml, pytest.mark.timeout(300)]
 
 FIRST_LEASE_S = 5  # the default
+ROUNDING_S = 1  # slurmctld reads the clock for each of the two times, in whole seconds
 RECONFIGURED_AFTER_S = 30.0
 _TIMES = re.compile(r"SubmitTime=(\S+) EligibleTime=(\S+)")
 
@@ -43,21 +44,34 @@ def test_slurmctld_restarts_under_load(roostd: Stack) -> None:
     for job_id in never_launched(roostd) & jobs.keys():
         roostd.slurm.run("scancel", job_id)
         del jobs[job_id]
-    jobs |= submit_all(roostd)
-    wait_until_over(roostd.slurm, jobs, 180.0)
-    assert_all_completed(roostd.slurm, jobs)
+    later = submit_all(roostd)
+    wait_until_over(roostd.slurm, jobs | later, 180.0)
+    for job_id in without_any_gpu(roostd, jobs):
+        del jobs[job_id]
+    assert_all_completed(roostd.slurm, jobs | later)
 
 
 def never_launched(stack: Stack) -> set[str]:
-    """Jobs that slurmctld started as it was told to stop, and whose launch it has not sent.
+    """Jobs that slurmctld started as it was told to stop, or after that, and has not launched.
 
     It has them RUNNING until the node registers again, which may take half an hour: plain Slurm
     does that too. By now each node has what it was sent, as it has registered since.
     """
-    before = stack.slurm.controller_log.rpartition("Terminate signal")[0]
+    before = stack.slurm.controller_log.rpartition("slurmctld version")[0]
     told = "".join(stack.slurm.node_log(node.name) for node in stack.nodes)
     started = re.findall(r"(?:Allocate|Started) JobId=(\d+)", before)
     return set(started) - set(re.findall(r"Launching batch job (\d+)", told))
+
+
+def without_any_gpu(stack: Stack, jobs: Collection[str]) -> list[str]:
+    """Jobs that slurmctld 22.05, just restarted, started without GPUs: with Roost or without.
+
+    The crash test counts them (`Report.without_gpus_count`).
+    """
+    found = outcomes(stack.slurm, jobs)
+    return [
+        one for one, job in found.items() if job.state == "COMPLETED" and not any(job.gpus.values())
+    ]
 
 
 def wait_until_nodes_are_known(stack: Stack) -> None:
@@ -92,7 +106,7 @@ def test_a_stopped_daemon_holds_nothing_past_its_lease(roostd: Stack) -> None:
         wait_until_over(roostd.slurm, jobs, 120.0)
         time.sleep(16.0)  # by now the heartbeat is stale
         late = submit(roostd.slurm, "--gres=gpu:2")
-        assert lease_of(roostd, late) == 0
+        assert lease_of(roostd, late) <= ROUNDING_S
         wait_until_over(roostd.slurm, [late], 60.0)
     finally:
         os.kill(roostd.roostd_pid, signal.SIGCONT)
@@ -104,7 +118,7 @@ def test_a_job_submitted_to_a_hung_daemon_starts_within_seconds(roostd: Stack) -
     os.kill(roostd.roostd_pid, signal.SIGSTOP)
     try:
         job_id = submit(roostd.slurm, "--gres=gpu:2")
-        assert lease_of(roostd, job_id) == FIRST_LEASE_S < LEASE_S
+        assert FIRST_LEASE_S - ROUNDING_S <= lease_of(roostd, job_id) <= FIRST_LEASE_S < LEASE_S
         wait_until_over(roostd.slurm, [job_id], 60.0)
     finally:
         os.kill(roostd.roostd_pid, signal.SIGCONT)

@@ -49,6 +49,7 @@ SETTINGS = {
         "loss_margin_frac": 0.0,
         "average_margin_frac": 0.1,
         "p99_margin_frac": 0.2,
+        "wait_limit_s": 10.0,
     },
 }
 
@@ -222,8 +223,9 @@ def test_a_bad_policy_is_refused_with_the_figures_and_rolled_back_when_forced(
 def test_a_sound_policy_goes_from_shadow_to_all_users_and_back(stack: Stack) -> None:
     assert policy(stack, "shadow", "keeps").exit_code == 0
     run_round(stack, long_s=4)
+    every = 2 * (SHORT_COUNT + 2)
     until(
-        lambda: shadowed(stack) >= 2 * (SHORT_COUNT + 2), "the shadow has decided about every job"
+        lambda: shadow(stack)["decision_count"] >= every, "the shadow has decided about every job"
     )
 
     told = policy(stack, "evaluate", "keeps", "--last", "1h")
@@ -264,6 +266,7 @@ def test_a_bad_gate_is_stopped_at_each_stage(stack: Stack) -> None:
     assert "gate:torn cannot be loaded" in torn.stderr
 
     began_s = time.monotonic()
+    assert policy(stack, "shadow", "gate:declines").exit_code == 0
     blockers = [
         send(stack, BOB, node, "-t30", "--gres=gpu:4", seconds=600) for node in NODES.values()
     ]
@@ -273,7 +276,7 @@ def test_a_bad_gate_is_stopped_at_each_stage(stack: Stack) -> None:
     until(lambda: sorted(jobs(stack.slurm)) == sorted(blockers), "they ran beside the blockers")
     send(stack, BOB, NODES[BOB], "-t1", "--gres=gpu:1", f"--array=1-{COUNTED}", seconds=0)
     until(lambda: sorted(jobs(stack.slurm)) == sorted(blockers), "the others ran")
-    assert policy(stack, "shadow", "gate:declines").exit_code == 0
+    until(lambda: shadow(stack)["waiting_count"] >= 3, "the shadow would have declined the three")
     last = f"{time.monotonic() - began_s + 1:.0f}s"  # a longer past would outweigh these few
     found = policy(stack, "evaluate", "gate:declines", "--last", last)
     assert found.exit_code == 1, found.output
@@ -282,25 +285,48 @@ def test_a_bad_gate_is_stopped_at_each_stage(stack: Stack) -> None:
     assert "completion time is" in refused.stderr
     assert slot(stack, "gate")["canary"] is None
 
-    # By force, it decides for its share of the users only, and a rollback lets its jobs go.
+    # By force it decides for its share of the users only, until one of their jobs waits too long.
     assert policy(stack, "promote", "gate:declines", "--canary", SHARE, "--force").exit_code == 0
     declined = send_spread(stack, ALICE)
     until(lambda: "waits for a closer place" in told(stack, declined).reason, "ALICE's job waits")
     taken = send_spread(stack, BOB)
     until(lambda: taken not in jobs(stack.slurm), "BOB's job ran")
-    assert declined in jobs(stack.slurm)
-    assert policy(stack, "rollback", "gate").exit_code == 0
-    assert slot(stack, "gate")["active"] == "open"
-    until(lambda: declined not in jobs(stack.slurm), "ALICE's job ran")
+    assert_taken_out(stack, declined)
+
+    # By force for all users, through a restart of roostd.
+    assert policy(stack, "promote", "gate:declines", "--force").exit_code == 0
+    stack.stop_roostd()
+    stack.start_roostd()
+    assert slot(stack, "gate")["active"] == "declines"
+    declined = send_spread(stack, BOB)
+    until(lambda: "waits for a closer place" in told(stack, declined).reason, "BOB's job waits")
+    assert_taken_out(stack, declined)
     stack.slurm.run("scancel", *blockers)
-    actions = [one["action"] for one in audited(stack) if one.get("policy") == "gate:declines"]
-    assert actions == [
-        "shadow_policy",
-        "evaluate_policy",
-        "promote_policy_refused",
-        "promote_policy",
-        "roll_back_policy",
+    lines = [one for one in audited(stack) if one.get("policy") == "gate:declines"]
+    assert [(one["action"], one["by"]) for one in lines] == [
+        ("shadow_policy", "root"),
+        ("evaluate_policy", "root"),
+        ("promote_policy_refused", "root"),
+        ("promote_policy", "root"),
+        ("roll_back_policy", "roostd"),
+        ("promote_policy", "root"),
+        ("roll_back_policy", "roostd"),
     ]
+
+
+def assert_taken_out(stack: Stack, declined: str) -> None:
+    """Wait until roostd itself takes the gate out for a job that waits, and the job has run."""
+
+    def is_out() -> bool:
+        state = slot(stack, "gate")
+        return state["active"] == "open" and state["canary"] is None
+
+    until(is_out, "the gate is taken out")
+    rollback = slot(stack, "gate")["last_rollback"]
+    assert isinstance(rollback, dict)
+    assert rollback["by"] == "roostd"
+    assert f"job {declined} has waited" in rollback["reason"]
+    until(lambda: declined not in jobs(stack.slurm), "the job ran")
 
 
 def send_spread(stack: Stack, user: str) -> str:
@@ -309,9 +335,9 @@ def send_spread(stack: Stack, user: str) -> str:
     return stack.slurm.submit("--gpus=8", "-N1-2", "-n2", "-t1", script=script, user=user)
 
 
-def shadowed(stack: Stack) -> int:
-    told = json.loads(policy(stack, "show", "--json").stdout)
-    return int(told["shadow"]["decision_count"])
+def shadow(stack: Stack) -> dict[str, int]:
+    """The state of the policy in shadow."""
+    return dict(json.loads(policy(stack, "show", "--json").stdout)["shadow"])
 
 
 def watched(stack: Stack, what: str) -> int:

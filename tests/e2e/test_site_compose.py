@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from tests.e2e.containers import PYTHON, Engine
 
-pytestmark = [pytest.mark.compose, pytest.mark.timeout(1200)]
+# A test here reads the end of a run that the module has started: it cannot be repeated.
+pytestmark = [pytest.mark.compose, pytest.mark.timeout(1200), pytest.mark.flaky(reruns=0)]
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = "tests/e2e/site"

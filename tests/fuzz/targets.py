@@ -4,6 +4,7 @@ A target returns for every input, or raises one of the errors that its callers e
 """
 
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from roost_formats.journal import codec
 from roost_formats.yaml.tree import read_tree
 from roost_proto.v1 import telemetry_pb2
 from roost_slurm.hooks import spool
+from roost_slurm.hooks.heartbeat import FRESH_S
 from roost_slurm.site import submit_script
 from roost_slurm.text import (
     assoc_mgr,
@@ -186,12 +188,15 @@ _LUA_FIELDS: tuple[str, ...] = (
 def lua_target() -> Iterator[Target]:
     """job_submit.lua on jobs of any texts and numbers: it must accept each one."""
     with tempfile.TemporaryDirectory() as folder:
-        runtime = Runtime(Path(folder))
-        runtime.beat(lease_s=10, models=("a100",))
+        runtime, beaten_s = Runtime(Path(folder)), float("-inf")
         script = submit_script.render(runtime.heartbeat_file, runtime.spool_file, ("a100",))
         slurmctld = Slurmctld(script)
 
         def submit(data: bytes) -> None:
+            nonlocal beaten_s
+            if time.monotonic() > beaten_s + FRESH_S / 3:
+                runtime.beat(lease_s=10, models=("a100",))
+                beaten_s = time.monotonic()
             job: dict[str, Any] = {}
             for number, part in enumerate(data.split(b"\n")[: 3 * len(_LUA_FIELDS)]):
                 job[_LUA_FIELDS[number % len(_LUA_FIELDS)]] = part.decode("latin-1")

@@ -180,6 +180,7 @@ class Daemon:
                     self._announce(),
                     self._upkeep(),
                     self.stalls.run(),
+                    self._collector.run(),
                     self._reload_when_asked(),
                 )
             ]
@@ -261,7 +262,6 @@ class Daemon:
             set_gauges(self.metrics, state, parts.recorder)
             self._notify.status(status_line(state))
             parts.poll_meters()
-            self._collector.poll()
             parts.watch.follow_wall_clock()
             parts.knowledge.write_if_due()
             is_due = parts.recorder.wants_new_run or parts.engines.is_outdated

@@ -33,6 +33,7 @@ from roostd.config.stack_choice import StackChoice, known_stack
 from roostd.config.values import (
     AbsolutePath,
     Count,
+    Factor,
     LogFormat,
     LogLevel,
     LoopbackPort,
@@ -149,6 +150,11 @@ class Telemetry(Section):
     stale_after_s: Seconds = Field(
         default=10.0, description="older load counts as unknown, and the probe as silent"
     )
+    process_interval_s: Annotated[float, Field(ge=0, le=3_600)] = Field(
+        default=10.0,
+        description="while sharing is enabled: how often a probe lists the processes of GPUs that"
+        " jobs share, to know what each uses of their memory; 0: never",
+    )
 
 
 class Eta(Section):
@@ -200,6 +206,14 @@ class PoliciesSection(Section):
         default=0.1,
         description="a promoted policy is taken out when jobs lose more of their completion time to"
         " waits and slow places than was predicted, and this much more",
+    )
+    wait_limit_p99s: Annotated[Factor, Field(ge=1)] = Field(
+        default=3.0,
+        description="a promoted policy is taken out when one of its jobs has waited this many times"
+        " the predicted 99th percentile of completion times",
+    )
+    wait_limit_s: Seconds = Field(
+        default=600.0, description="no shorter wait than this takes a promoted policy out"
     )
     evaluation_max_age_s: Seconds = Field(
         default=2 * 86_400.0, description="an older comparison allows no promotion"

@@ -190,9 +190,14 @@ class ProbeBoard:
             self._drop(node)
 
     def take_loads(self) -> Iterator[LoadSeen]:
-        """Yield the load of every node that sent a sample since the last call."""
+        """Yield the load of every node that sent a sample since it was last yielded.
+
+        Samples may come, and nodes go, before all were yielded.
+        """
         at_s = self._now_s()
         for node in list(self._fresh):
+            if node not in self._fresh:
+                continue
             del self._fresh[node]
             report = self._reports[node]
             if report.sample is not None:

@@ -3,7 +3,8 @@
 A kind is a user and a job's name without what varies from run to run. The expectation is the
 highest use of any GPU in the last runs, and a margin: frameworks keep what they have taken, but
 their use differs from run to run. A kind of which few runs were seen has none. What a user states
-takes the place of the margin, but not of what earlier runs have used.
+takes the place of the margin, but not of what earlier runs have used. One run that outgrew what it
+counted with is believed by itself, for the next ten runs: another job may have relied on that.
 """
 
 import json
@@ -32,12 +33,14 @@ class GpuMemoryPeaks:
     """The highest use of each of the last runs, by kind; the kinds that ran last are kept.
 
     Attributes:
-        run_count: runs noted since it was made.
+        change_count: grows with each note; a file that was written at another count is old.
     """
 
     def __init__(self) -> None:
         self._peaks_bytes: dict[str, deque[int]] = {}
-        self.run_count = 0
+        # (bytes, for how many runs more) of kinds of which a run outgrew what it counted with.
+        self._outgrown: dict[str, tuple[int, int]] = {}
+        self.change_count = 0
 
     def note_run(self, user_id: int, name: str, peak_bytes: int) -> None:
         """Note that a run has ended which used so much of one GPU at most."""
@@ -45,9 +48,21 @@ class GpuMemoryPeaks:
         peaks = self._peaks_bytes.pop(kind, None) or deque[int](maxlen=_LAST_RUNS)
         peaks.append(peak_bytes)
         self._peaks_bytes[kind] = peaks
-        self.run_count += 1
+        self.change_count += 1
         if len(self._peaks_bytes) > _MOST_KINDS:
             del self._peaks_bytes[next(iter(self._peaks_bytes))]
+        outgrown_bytes, left_count = self._outgrown.pop(kind, (0, 0))
+        if left_count > 1:
+            self._outgrown[kind] = outgrown_bytes, left_count - 1
+
+    def note_outgrown(self, user_id: int, name: str, used_bytes: int) -> None:
+        """Note that a run, which may still continue, uses more of a GPU than it counted with."""
+        kind = _kind(user_id, name)
+        known_bytes, _ = self._outgrown.pop(kind, (0, 0))
+        self._outgrown[kind] = max(known_bytes, used_bytes), _LAST_RUNS
+        self.change_count += 1
+        if len(self._outgrown) > _MOST_KINDS:
+            del self._outgrown[next(iter(self._outgrown))]
 
     def need_bytes(self, user_id: int, name: str, stated_bytes: int = 0) -> int:
         """Return what the next run is expected to need of each GPU at most; 0: not known.
@@ -57,10 +72,12 @@ class GpuMemoryPeaks:
             name: of the job.
             stated_bytes: what its user states that it needs; 0: nothing.
         """
-        peaks = self._peaks_bytes.get(_kind(user_id, name), ())
-        if len(peaks) < LEAST_RUNS:
-            return stated_bytes
-        used_bytes = max(peaks)
+        kind = _kind(user_id, name)
+        peaks, (used_bytes, _) = self._peaks_bytes.get(kind, ()), self._outgrown.get(kind, (0, 0))
+        if len(peaks) >= LEAST_RUNS:
+            used_bytes = max(used_bytes, *peaks)
+        elif not stated_bytes:
+            return 0
         if not stated_bytes:
             return in_steps(int(used_bytes * (1.0 + MARGIN_FRAC)))
         return in_steps(used_bytes) if used_bytes > stated_bytes else stated_bytes
@@ -68,7 +85,8 @@ class GpuMemoryPeaks:
     def text(self) -> str:
         """Return the text of the file."""
         kinds = {kind: list(peaks) for kind, peaks in self._peaks_bytes.items()}
-        return json.dumps({"schema": _SCHEMA, "kinds": kinds}, separators=(",", ":"))
+        document = {"schema": _SCHEMA, "kinds": kinds, "outgrown": self._outgrown}
+        return json.dumps(document, separators=(",", ":"))
 
 
 def in_steps(size_bytes: int) -> int:
@@ -91,17 +109,26 @@ def read_peaks(text: str) -> GpuMemoryPeaks:
         for kind, peaks in islice(kinds.items(), _MOST_KINDS):
             user, _, name = kind.partition(" ")
             for peak_bytes in peaks:
-                if isinstance(peak_bytes, bool) or not isinstance(peak_bytes, int):
-                    raise ValueError(f"{peak_bytes!r:.40} is no number of bytes")
-                if not 0 <= peak_bytes <= _MOST_MEMORY_BYTES:
-                    raise ValueError(f"no GPU has {peak_bytes} bytes")
-                found.note_run(int(user), name, peak_bytes)
+                found.note_run(int(user), name, _bytes(peak_bytes))
+        outgrown: Mapping[str, list[int]] = document.get("outgrown", {})  # older files have none
+        for kind, (used_bytes, left_count) in islice(outgrown.items(), _MOST_KINDS):
+            if not isinstance(left_count, int) or not 0 < left_count <= _LAST_RUNS:
+                raise ValueError(f"{left_count!r:.40} is no number of runs")
+            found._outgrown[kind] = _bytes(used_bytes), left_count
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise GpuMemoryFileError(
             f"is none of GPU memory: {type(error).__name__}: {error}"
         ) from error
-    found.run_count = 0
+    found.change_count = 0
     return found
+
+
+def _bytes(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ValueError(f"{value!r:.40} is no number of bytes")
+    if not 0 <= value <= _MOST_MEMORY_BYTES:
+        raise ValueError(f"no GPU has {value} bytes")
+    return value
 
 
 def _kind(user_id: int, name: str) -> str:

@@ -5,6 +5,7 @@ A probe numbers GPUs as NVML does; Slurm numbers them by gres index, which is th
 (docs/design/0004-gpu-numbering.md).
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -13,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roost_engine.domain.errors import ProbeError
-from roost_engine.domain.events import LOAD_COLUMNS
 from roost_engine.domain.model import GpuUuid, NodeName
 from roost_engine.domain.topology import Level, Link, LinkMatrix
 from roost_proto.v1 import telemetry_pb2 as pb
@@ -24,6 +24,7 @@ MAX_GPUS = 64  # bits of a presence mask
 _TEXT_LIMIT = 256
 _NIC_LIMIT = 64
 _PROBLEM_LIMIT = 64
+_JOB_MEMORY_LIMIT = 1_024  # entries; two jobs and a few leftovers on each of 64 GPUs are 300
 
 # Values beyond these are an error of a driver or a probe: five times NVLink 5, ten times a GPU's
 # power, and a little over 1 for rounding.
@@ -193,6 +194,8 @@ def check_values(sample: pb.Sample, hello: ProbeHello) -> None:
         if known is not None:
             name, limit, is_of_nics = known
             _check_column(name, packed, len(hello.nics) if is_of_nics else count, limit)
+    if sample.process_mask or sample.job_memory:
+        _check_job_memory(sample, count)
 
 
 def column(packed: _Column, order: Sequence[int]) -> list[float | None]:
@@ -211,20 +214,34 @@ def read_load(sample: pb.Sample, order: Sequence[int]) -> NDArray[np.float32]:
     Returns:
         float32 [gpu, 4] in gres order, columns domain.events.LOAD_COLUMNS, NaN where unknown.
     """
-    load = np.full((len(order), len(LOAD_COLUMNS)), np.nan, dtype=np.float32)
-    sources = (
-        (sample.sm_frac,),
-        (sample.memory_activity_frac,),
-        (sample.pcie_tx_bytes_per_s, sample.pcie_rx_bytes_per_s),
-        (sample.nvlink_tx_bytes_per_s, sample.nvlink_rx_bytes_per_s),
+    columns = (
+        _reported(order, sample.sm_frac),
+        _reported(order, sample.memory_activity_frac),
+        _reported(order, sample.pcie_tx_bytes_per_s, sample.pcie_rx_bytes_per_s),
+        _reported(order, sample.nvlink_tx_bytes_per_s, sample.nvlink_rx_bytes_per_s),
     )
-    for position, directions in enumerate(sources):
-        reported = [packed for packed in directions if packed.present_mask]
-        if reported:
-            columns = [np.array(column(packed, order), dtype=np.float32) for packed in reported]
-            load[:, position] = np.sum(columns, axis=0)
+    load = np.array(columns, dtype=np.float32).T
     np.minimum(load[:, :2], 1.0, out=load[:, :2])
     return load
+
+
+def _reported(order: Sequence[int], *directions: _Column) -> Sequence[float]:
+    """Return the sum of the directions that the driver reports: [gpu] in gres order, or NaN.
+
+    In plain Python: for eight GPUs it takes a third of the time of numpy's calls.
+    """
+    found = [_values(packed, order) for packed in directions if packed.present_mask]
+    if not found:
+        return [math.nan] * len(order)
+    return found[0] if len(found) == 1 else list(map(sum, zip(*found, strict=True)))
+
+
+def _values(packed: _Column, order: Sequence[int]) -> Sequence[float]:
+    """Return one checked quantity: [gpu] in gres order, NaN where the driver reported nothing."""
+    if packed.present_mask == (1 << len(order)) - 1:
+        values = packed.values[:]
+        return [values[nvml] for nvml in order]
+    return [math.nan if value is None else value for value in column(packed, order)]
 
 
 def faults(sample: pb.Sample, order: Sequence[int]) -> dict[int, str]:
@@ -327,3 +344,14 @@ def _check_column(name: str, packed: _Column, count: int, limit: float) -> None:
     # A NaN makes the sum NaN, of which no comparison holds; min and max alone may miss it.
     if not (min(values) >= 0 and max(values) <= limit and sum(values) >= 0):
         raise ProbeError(name, f"want 0 to {limit:g}, got {values}")
+
+
+def _check_job_memory(sample: pb.Sample, count: int) -> None:
+    mask, entries = sample.process_mask, sample.job_memory
+    if mask >> count or len(entries) > _JOB_MEMORY_LIMIT:
+        raise ProbeError("job_memory", f"{len(entries)} entries for mask {mask:#x} of {count} GPUs")
+    for one in entries:
+        if not mask >> one.gpu_index & 1 or one.used_bytes > _MAX_MEMORY_BYTES:
+            raise ProbeError("job_memory", f"GPU {one.gpu_index}: {one.used_bytes} bytes")
+    if len({(one.gpu_index, one.slurm_job_id) for one in entries}) < len(entries):
+        raise ProbeError("job_memory", "a job stands twice for a GPU")

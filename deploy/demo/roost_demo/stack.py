@@ -30,6 +30,7 @@ from roost_slurm.shipped import read_shipped
 from roost_slurm.site import submit_script
 from roost_slurm.testing.cluster_plan import ClusterPlan, HookPlan, NodePlan
 from roost_slurm.testing.local_slurm import LocalSlurm
+from roost_slurm.testing.ports import claim
 
 START_TIMEOUT_S = 90.0
 STOP_TIMEOUT_S = 10.0
@@ -131,7 +132,8 @@ class Stack:
             self._exit.callback(shutil.rmtree, self.folder, ignore_errors=True)
             self.folder.chmod(0o755)  # slurmctld, another user, reads the heartbeat
             self._start_slurm()
-            self._probe_port = _free_port()
+            self._probe_port, lock = _claim_port()
+            self._exit.callback(lock.close)
             for node in self.nodes:
                 self.start_probe(node.name)
             self.start_roostd()
@@ -366,11 +368,17 @@ def _program(name: str) -> Path:
 
 def page_settings() -> dict[str, object]:
     """Return settings under which roostd serves its web page, on a free port."""
-    return {"page": {"listen": f"127.0.0.1:{_free_port()}"}}
+    port, lock = _claim_port()
+    lock.close()
+    return {"page": {"listen": f"127.0.0.1:{port}"}}
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+def _claim_port() -> tuple[int, socket.socket]:
+    """Return a port, which roostd may have again after it was killed, and the lock for it.
+
+    A port of the kernel's own choice may go to any other program meanwhile.
+    """
+    claimed = claim(1)
+    if claimed is None:
+        raise StackFailed("no port is free")
+    return claimed

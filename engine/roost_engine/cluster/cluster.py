@@ -49,6 +49,7 @@ class Cluster:
         free: what is free on each node.
         gpu_free, cpu_free, memory_free, groups, sets_in_common: parts of it, see FreeCapacity.
         memo: what other modules derived from the nodes' specs; emptied when a spec changes.
+        spec_count: how often a spec changed.
         freed_count: how often take_freed_nodes() found that nodes had gained capacity.
         change_count: how often something changed that a search for placements reads.
         seats: the GPUs that one more job may share; None: jobs share none.
@@ -80,7 +81,7 @@ class Cluster:
         self._shares: dict[JobId, tuple[NodeShare, ...]] = {}
         self._watched: dict[JobId, None] | None = None
         self._gained: NodeSet = NO_NODES
-        self.freed_count = self.change_count = 0
+        self.freed_count = self.change_count = self.spec_count = 0
         self.memo: dict[Hashable, object] = {}
         self.seats: Seats | None = None
 
@@ -120,7 +121,7 @@ class Cluster:
         self.racks.change(node, spec.rack)
         self._labels.change(node, old, spec)
         self.specs[node] = spec
-        self.memo.clear()
+        self.memo, self.spec_count = {}, self.spec_count + 1
         self.free.freed |= 1 << node
         self.change_count += 1
         return old is None or replace(old, usable=spec.usable, asleep=spec.asleep) != spec
@@ -129,7 +130,7 @@ class Cluster:
         """Offer nothing on a node that Slurm no longer knows; no other node gets its index."""
         node = self.index_of.get(name)
         if node is not None and (spec := self.specs[node]) is not None:
-            self.memo.clear()
+            self.memo, self.spec_count = {}, self.spec_count + 1
             self._labels.change(node, spec, None)
             self.cpu_free[node] -= spec.cpu_count
             self.memory_free[node] -= spec.memory_bytes

@@ -252,6 +252,8 @@ class LinksSeen:
 class MemorySeen:
     """A running job that may share GPUs uses more of their memory than it was expected to need.
 
+    It may share them already: then its probe has listed its processes.
+
     Attributes:
         used_bytes: the highest use of any of its GPUs since it started.
     """

@@ -12,7 +12,6 @@ from roost_engine.domain.value import value
 from roost_engine.job_record import JobRecord
 from roost_engine.policies.protocols import SortKey
 from roost_engine.policies.stop_permission import StopPermission
-from roost_engine.policies.stoppable_jobs import Ranking
 
 
 class PreemptPolicy(Protocol):
@@ -103,14 +102,6 @@ class ValuedPreemption(RankingPreemption, Protocol):
     @property
     def displacement(self) -> Displacement:
         """How it compares them."""
-
-
-@runtime_checkable
-class RanksByService(Protocol):
-    """Running jobs that know their order by attained service, as the engine's lists do."""
-
-    def by_attained_service(self, at_s: float) -> Ranking:
-        """Return the jobs with most attained GPU-seconds first, of equal ones the latest one."""
 
 
 @runtime_checkable

@@ -35,8 +35,11 @@ class StoppableJobs(Sequence[JobRecord]):
     """
 
     def __init__(self, jobs: Sequence[JobRecord], runs: NDArray[np.float64]) -> None:
-        self._jobs, self._runs = tuple(jobs), runs
+        self._jobs = tuple(jobs)
+        self._earlier_s, self._started_s, gpu_counts, submits_s = runs
+        self._negative_gpu_counts, self._negative_submits_s = -gpu_counts, -submits_s
         self._ranking: Ranking | None = None
+        self._order = np.arange(0)  # of the last ranking, as places in the list of jobs
         self._ranked_s = 0.0
 
     def __len__(self) -> int:
@@ -60,14 +63,23 @@ class StoppableJobs(Sequence[JobRecord]):
         The values are those of JobRecord.attained_gpu_s, to the last digit.
         """
         if self._ranking is None or self._ranked_s != at_s:
-            earlier_s, started_s, gpu_counts, submits_s = self._runs
-            negative_values = -((earlier_s + (at_s - started_s)) * gpu_counts)
-            order = np.lexsort((-submits_s, negative_values))
-            jobs = self._jobs
-            ranked = tuple([jobs[place] for place in order.tolist()])
-            self._ranking = Ranking(ranked, negative_values[order].tolist())
+            run_s = self._earlier_s + (at_s - self._started_s)
+            negative_values = run_s * self._negative_gpu_counts
+            self._ranking = self._ranked_by(negative_values)
             self._ranked_s = at_s
         return self._ranking
+
+    def _ranked_by(self, negative_values: NDArray[np.float64]) -> Ranking:
+        """Rank the jobs by minus their values; mostly they are in the same order as before."""
+        before = self._ranking
+        if before is not None:
+            ordered = negative_values[self._order]
+            if (ordered[1:] > ordered[:-1]).all():
+                return Ranking(before.jobs, ordered.tolist())
+        self._order = np.lexsort((self._negative_submits_s, negative_values))
+        jobs = self._jobs
+        ranked = tuple([jobs[place] for place in self._order.tolist()])
+        return Ranking(ranked, negative_values[self._order].tolist())
 
     def is_ranking(self, chosen: Sequence[JobRecord]) -> bool:
         """Return whether these are the jobs of the last ranking, so that each is one of its own."""

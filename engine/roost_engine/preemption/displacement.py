@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from roost_engine.cluster.cluster import Cluster
 from roost_engine.cluster.link_table import mask_of
-from roost_engine.cluster.node_sets import NodeSet
+from roost_engine.cluster.node_sets import EVERY_NODE, NodeSet
 from roost_engine.cluster.tiers import closest_tier, largest_sizes
 from roost_engine.domain.actions import Exclusions
 from roost_engine.domain.lazy import Lazy
@@ -80,8 +80,26 @@ def find_capacity(
     return FoundCapacity(best, count, examined_count)
 
 
+class _Missing(NamedTuple):
+    """What a shape misses.
+
+    Attributes:
+        gpu_count: GPUs that it asks of a node.
+        usable: the nodes that it may use.
+        counts: by scope, how many more of these nodes must have so many GPUs free.
+    """
+
+    gpu_count: int
+    usable: NodeSet
+    counts: dict[int, int]
+
+
 def least_victim_count(
-    cluster: Cluster, job: JobSpec, shapes: Sequence[Shape], victims: Sequence[JobId]
+    cluster: Cluster,
+    job: JobSpec,
+    shapes: Sequence[Shape],
+    victims: Sequence[JobId],
+    in_a_rack: bool = False,
 ) -> int | None:
     """Return how many of the first victims must stop at least for a job to fit in a shape.
 
@@ -92,29 +110,35 @@ def least_victim_count(
         job: its partition, features and node lists count.
         shapes: in which it could run.
         victims: running jobs that may be stopped, in the order in which they are to be stopped.
+        in_a_rack: whether all nodes have to be in one rack.
 
     Returns:
         0 to the number of victims; None where all of them are too few.
     """
     gpu_free, index_of = cluster.gpu_free, cluster.index_of
-    missing: list[tuple[int, int, NodeSet]] = []  # GPUs, nodes of them missing, usable nodes
+    scopes = cluster.rack_nodes if in_a_rack else [EVERY_NODE]
+    shapes_missing: list[_Missing] = []
     for shape in shapes:
         usable, _ = usable_nodes(cluster, job, shape)
-        able = usable & gpu_free.at_least[shape.gpus_per_node]
-        if able.bit_count() >= shape.node_count:
+        able, count = usable & gpu_free.at_least[shape.gpus_per_node], shape.node_count
+        large = [at for at, nodes in enumerate(scopes) if (usable & nodes).bit_count() >= count]
+        counts = {at: count - (able & scopes[at]).bit_count() for at in large}
+        if min(counts.values(), default=1) <= 0:
             return 0
-        missing.append((shape.gpus_per_node, shape.node_count - able.bit_count(), usable))
+        shapes_missing.append(_Missing(shape.gpus_per_node, usable, counts))
     free: dict[int, int] = {}
     for position, victim in enumerate(victims, start=1):
         for share in cluster.shares(victim):
             node = index_of[share.node]
             before = free[node] if node in free else gpu_free[node]
             now = free[node] = before + len(share.gpu_indices)
-            for at, (gpu_count, node_count, usable) in enumerate(missing):
+            for gpu_count, usable, counts in shapes_missing:
                 if before < gpu_count <= now and usable >> node & 1:
-                    if node_count == 1:
-                        return position
-                    missing[at] = gpu_count, node_count - 1, usable
+                    scope = cluster.rack_of[node] if in_a_rack else 0
+                    if scope in counts:
+                        counts[scope] -= 1
+                        if not counts[scope]:
+                            return position
     return None
 
 

@@ -30,16 +30,20 @@ class _Failure(NamedTuple):
         shares: where it ran then.
         sizes: of the shapes in which it would be no more scattered, the GPUs on each node.
         nodes: on which it ran; every node where one of them is unknown.
+        closest_at: Cluster.spec_count, if it was as close together as it could ever be; else None.
     """
 
     shares: tuple[NodeShare, ...]
     sizes: frozenset[int]
     nodes: NodeSet
+    closest_at: int | None = None
 
     @classmethod
     def of(cls, cluster: Cluster, record: JobRecord) -> "_Failure":
         """Describe a search for a job that runs where it ran then."""
         shares = record.shares
+        if _is_closest(cluster, record):
+            return cls(shares, frozenset(), NO_NODES, cluster.spec_count)
         shapes = [shape for shape in record.spec.shapes if shape.node_count <= len(shares)]
         if not shapes:
             return cls(shares, frozenset(), NO_NODES)
@@ -54,6 +58,8 @@ class _Failure(NamedTuple):
         It may be wrong only where it returns True. The job's own nodes count too: there it would
         have more than what is free.
         """
+        if self.closest_at is not None:
+            return self.closest_at != cluster.spec_count
         if self.nodes & gained:
             return True
         at_least = cluster.gpu_free.at_least
@@ -117,7 +123,9 @@ class Migration:
             else:
                 failure = None
             if not self._begin(record, reserved, at_s, actions):
-                self._last_failures[job_id] = failure or _Failure.of(cluster, record)
+                if failure is None or failure.closest_at is not None:
+                    failure = _Failure.of(cluster, record)
+                self._last_failures[job_id] = failure
 
     def advance(self, at_s: float, actions: list[Action]) -> None:
         """Place the stopped jobs as planned; drop the plans that cannot be carried out."""
@@ -158,17 +166,15 @@ class Migration:
             Whether there is a better place, even if the policy does not approve the migration now.
         """
         job, cluster = record.spec, self._table.cluster
-        assert job is not None
-        present = self._spread(record.shares)
-        tightest = closest_tier(cluster, job), min(shape.node_count for shape in job.shapes)
-        if present is None or present <= tightest:
+        present = _spread(cluster, record.shares)
+        if present is None or _is_closest(cluster, record):
             return False
         with cluster.without([job.job_id]):
             candidates = self._candidates.propose(cluster, job, reserved, at_s)
             if not len(candidates) or (candidates.tier, candidates.shape.node_count) >= present:
                 return False
             placement, decision = self._scorer.choose(candidates, at_s, job)
-        found = self._spread(shares_of(placement))
+        found = _spread(cluster, shares_of(placement))
         if found is None or found >= present:
             return False  # the score policy prefers a candidate that is no closer
         if not self._policy.approve_move(record, found[0], at_s):
@@ -181,10 +187,19 @@ class Migration:
         cluster.hold(job.job_id, _union(record.shares, shares_of(placement)))
         return True
 
-    def _spread(self, shares: Sequence[NodeShare]) -> tuple[Tier, int] | None:
-        """Return tier and number of nodes, smaller is closer; None: some node is unknown."""
-        tier = tier_of(self._table.cluster, shares)
-        return None if tier is None else (tier, len(shares))
+
+def _spread(cluster: Cluster, shares: Sequence[NodeShare]) -> tuple[Tier, int] | None:
+    """Return tier and number of nodes, smaller is closer; None: some node is unknown."""
+    tier = tier_of(cluster, shares)
+    return None if tier is None else (tier, len(shares))
+
+
+def _is_closest(cluster: Cluster, record: JobRecord) -> bool:
+    """Return whether no place could ever be closer than where a job runs, or it is unknown."""
+    present, job = _spread(cluster, record.shares), record.spec
+    if present is None:
+        return True
+    return present <= (closest_tier(cluster, job), min(shape.node_count for shape in job.shapes))
 
 
 def _union(held: Iterable[NodeShare], planned: Iterable[NodeShare]) -> tuple[NodeShare, ...]:

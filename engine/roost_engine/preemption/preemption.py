@@ -6,71 +6,55 @@ when the last victim has left, the waiting job is placed.
 """
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from math import inf
 from typing import NamedTuple
 
-from roost_engine.cluster.node_sets import NO_NODES, NodeSet
-from roost_engine.cluster.tiers import closest_tier
+from roost_engine.cluster.node_sets import NodeSet
 from roost_engine.domain.actions import Action, Place
-from roost_engine.domain.lazy import Lazy
-from roost_engine.domain.model import JobId, JobSpec, Placement
+from roost_engine.domain.events import Event, JobStarted, SpeedSeen, Tick
+from roost_engine.domain.model import JobId, Placement
 from roost_engine.job_record import JobRecord, JobState, shares_of
 from roost_engine.placement.candidates import Candidates
-from roost_engine.placement.tightest_shapes import narrowed
 from roost_engine.policies.preemption_slot import PreemptionSlot
 from roost_engine.policies.protocols import (
     CandidatePolicy,
     Defer,
     GateVerdict,
-    ShapedCandidates,
 )
+from roost_engine.policies.slots import GateSlot
+from roost_engine.policies.stoppable_jobs import StoppableJobs
 from roost_engine.preemption.displacement import (
-    FoundCapacity,
-    Propose,
-    closest_only,
-    find_capacity,
-    foreseen_gang,
     holders,
-    least_victim_count,
     vacated,
 )
 from roost_engine.preemption.migration import Migration
+from roost_engine.preemption.victim_search import VictimSearch
 from roost_engine.scoring.scorer import Scorer
 from roost_engine.table.job_table import MAX_BACKOFF_S, JobTable
 from roost_engine.table.wait_reports import report_wait
 
 AskGate = Callable[[JobRecord, Candidates, float], GateVerdict]
+_MAY_CHANGE_NOTHING = JobStarted, Tick  # events; others than these and SpeedSeen are not compared
 
 
-class _Search(NamedTuple):
-    """A search of capacity for a waiting job among the GPUs of victims.
+class _Marks(NamedTuple):
+    """What starts may change of all that decides which jobs are to be stopped.
 
     Attributes:
-        job: asks for it.
-        victims: running jobs that may be stopped, in the order in which they are to be stopped.
-        examined_count: no victim after so many of the first matters.
-        found: what is found, on the cluster as it is now; see find_capacity.
-        foreseen: shape and tier of what will be found; None: see `found`.
+        at_s: engine time.
+        stoppable: the running jobs that may be stopped.
+        waiting_count: jobs that wait.
+        departure_count: see JobQueue.
+        change_count: see Cluster.
+        gate_count: see CountingGate.
     """
 
-    job: JobSpec
-    victims: Sequence[JobId]
-    examined_count: int
-    found: Lazy[FoundCapacity | None]
-    foreseen: Candidates | None = None
-
-    @classmethod
-    def done(cls, job: JobSpec, victims: Sequence[JobId], found: FoundCapacity | None) -> "_Search":
-        """Return a search that has ended."""
-        examined_count = len(victims) if found is None else found.examined_count
-        return cls(job, victims, examined_count, Lazy.of(found))
-
-    def is_of(self, job: JobSpec, victims: Sequence[JobId]) -> bool:
-        """Return whether a search for a job among these victims would take the same steps."""
-        count = self.examined_count
-        is_as_long = count < len(self.victims) or len(victims) == len(self.victims)
-        return job is self.job and is_as_long and victims[:count] == self.victims[:count]
+    at_s: float
+    stoppable: StoppableJobs
+    waiting_count: int
+    departure_count: int
+    change_count: int
+    gate_count: int | None
 
 
 class Preemption:
@@ -83,20 +67,13 @@ class Preemption:
         candidates: CandidatePolicy,
         scorer: Scorer,
         ask_gate: AskGate,
+        gate: GateSlot,
     ) -> None:
-        self._table, self._policy, self._candidates = table, policy, candidates
-        self._scorer, self._ask_gate = scorer, ask_gate
-        self._shaped = candidates if isinstance(candidates, ShapedCandidates) else None
+        self._table, self._policy, self._scorer = table, policy, scorer
+        self._ask_gate, self._gate = ask_gate, gate
+        self._search = VictimSearch(table.cluster, candidates, scorer)
         self._migration = Migration(table, policy, candidates, scorer) if policy.migrates else None
-        # The waiting jobs that did not fit even if these victims stopped, and the number of times
-        # that nodes had gained capacity when that was found (Cluster.freed_count).
-        # By job, and whether it was the closest tier that the job did not get.
-        self._last_failures: dict[tuple[JobId, bool], tuple[JobRecord, frozenset[JobId]]] = {}
-        self._failures_freed_count = 0
-        # By job, as above: what was found on the cluster as it was at this number of changes.
-        self._searches: dict[tuple[JobId, bool], _Search] = {}
-        self._searches_change_count = 0
-        self._settled_s = inf  # when nothing was to be done; inf: something was
+        self._settled: _Marks | None = None  # when no job was to be stopped; None: one was
 
     def grant_lease(self, job_id: JobId, record: JobRecord, at_s: float) -> None:
         """Set the time from which a job that has just started may be asked to stop."""
@@ -120,16 +97,42 @@ class Preemption:
             actions: the requests to stop jobs are added to it.
         """
         stopping_count = len(self._table.stopping)
-        if self._policy.renews_leases or self.is_wanted:
+        is_wanted = self._policy.renews_leases or self.is_wanted
+        if is_wanted:
             self._stop_for_others(at_s, actions)
         if self._migration is not None and self._migration.is_due:
             stoppable = self._table.running.stoppable(at_s)
             self._migration.consider(stoppable, reserved, at_s, actions)
-        self._settled_s = at_s if len(self._table.stopping) == stopping_count else inf
+        is_settled = self._policy.ranks_by_runs and len(self._table.stopping) == stopping_count
+        self._settled = self._marks(at_s) if is_wanted and is_settled else None
 
-    def is_settled(self, at_s: float) -> bool:
-        """Return whether no job was to be stopped at this time, whatever speeds are reported."""
-        return self._settled_s == at_s and self._policy.ranks_by_runs
+    def is_settled(self, event: Event) -> bool:
+        """Return whether no job is to be stopped now, as at the last event of the same time.
+
+        Args:
+            event: applied since; no job was tried, and no action followed yet.
+        """
+        settled, at_s = self._settled, event.at_s
+        if settled is None or settled.at_s != at_s:
+            return False
+        if self._migration is not None and self._migration.is_due:
+            return False
+        if isinstance(event, SpeedSeen):
+            return True
+        if settled.gate_count is None or not isinstance(event, _MAY_CHANGE_NOTHING):
+            return False
+        return settled == self._marks(at_s)
+
+    def _marks(self, at_s: float) -> _Marks:
+        table = self._table
+        return _Marks(
+            at_s,
+            table.running.stoppable(at_s),
+            len(table.waiting),
+            table.queue.departure_count,
+            table.cluster.change_count,
+            self._gate.change_count,
+        )
 
     @property
     def is_wanted(self) -> bool:
@@ -176,15 +179,15 @@ class Preemption:
         if not job.binding or not victims:
             return
         ids = [victim.spec.job_id for victim in victims]
-        if self._has_failed_with(ids, record, is_deferred):
+        if self._search.has_failed_with(ids, record, is_deferred):
             return
-        search = self._search(job, ids, is_deferred, at_s)
+        search = self._search.run(job, ids, is_deferred, at_s)
         foreseen = search.foreseen
         if foreseen is not None and self._waits(record, foreseen, at_s, actions):
             return
         found = search.found.get()
         if found is None:
-            self._last_failures[job_id, is_deferred] = record, frozenset(ids)
+            self._search.note_failure(ids, record, is_deferred)
         if found is None or not found.victim_count:
             return
         candidates, count, _ = found
@@ -215,59 +218,8 @@ class Preemption:
         report_wait(record, verdict.reason, verdict.until_s, actions)
         return True
 
-    def _search(
-        self, job: JobSpec, ids: Sequence[JobId], is_deferred: bool, at_s: float
-    ) -> _Search:
-        """See find_capacity; a deferred job only wants the closest tier, in its tightest shape."""
-        cluster = self._table.cluster
-        if self._shaped is None and not self._could_suffice(job, ids):
-            return _Search.done(job, ids, None)
-        asked = narrowed(cluster, job) if is_deferred else job
-        propose: Propose = partial(self._candidates.propose, cluster, asked, NO_NODES, at_s)
-        if is_deferred:
-            propose = partial(closest_only, propose, cluster, closest_tier(cluster, job))
-        if self._shaped is None:
-            return _Search.done(job, ids, find_capacity(cluster, ids, propose))
-        if self._searches_change_count != cluster.change_count:
-            self._searches_change_count = cluster.change_count
-            self._searches.clear()
-        earlier = self._searches.get((job.job_id, is_deferred))
-        if earlier is not None and earlier.is_of(job, ids):
-            return earlier
-        shapes = self._shaped.proposed_shapes(cluster, asked)
-        least_count = least_victim_count(cluster, asked, shapes, ids)
-        find = partial(find_capacity, cluster, ids, propose, least_count)
-        foreseen = None
-        if least_count and not is_deferred and not self._scorer.knows_neighbours:
-            foreseen = foreseen_gang(cluster, asked, shapes, ids[:least_count])
-        if foreseen is None or least_count is None:
-            search = _Search.done(job, ids, find())
-            if search.found.get() is None:
-                return search  # remembered among the failures
-        else:
-            search = _Search(job, ids, least_count, Lazy(find), foreseen)
-        self._searches[job.job_id, is_deferred] = search
-        return search
-
     def _is_approved(self, record: JobRecord, leaving: Sequence[JobId], at_s: float) -> bool:
         return self._policy.approve(record, [self._table.jobs[one] for one in leaving], at_s)
-
-    def _has_failed_with(self, ids: Sequence[JobId], record: JobRecord, is_deferred: bool) -> bool:
-        """Return whether a job did not fit although these victims, and perhaps more, stopped.
-
-        A failure counts until a node gains capacity.
-        """
-        if self._failures_freed_count != self._table.cluster.freed_count:
-            self._failures_freed_count = self._table.cluster.freed_count
-            self._last_failures.clear()
-        failure = self._last_failures.get((record.job_id, is_deferred))
-        return failure is not None and failure[0] is record and failure[1].issuperset(ids)
-
-    def _could_suffice(self, job: JobSpec, victims: Sequence[JobId]) -> bool:
-        """Return whether free and victims' GPUs suffice by number: a cheap first check."""
-        cluster, wanted = self._table.cluster, min(shape.gpu_count for shape in job.shapes)
-        held = sum(len(share.gpu_indices) for one in victims for share in cluster.shares(one))
-        return held + cluster.free_count() >= wanted
 
     def _begin_clearing(
         self,

@@ -13,14 +13,13 @@ from roost_engine.policies.preemption_protocols import (
     Displacement,
     JudgingPreemption,
     PreemptPolicy,
-    RanksByService,
     ServesDeferred,
     ValuedPreemption,
 )
 from roost_engine.policies.protocols import SortKey
 from roost_engine.policies.slots import name_of
 from roost_engine.policies.stop_permission import StopPermission
-from roost_engine.policies.stoppable_jobs import Ranking
+from roost_engine.policies.stoppable_jobs import Ranking, StoppableJobs
 from roost_engine.prediction.service import ServiceLeft
 from roost_engine.queue.orders import Value, attained_service
 
@@ -179,7 +178,7 @@ class DisplaceBy:
     def first_to_go(self, running: Sequence[JobRecord], at_s: float) -> Sequence[JobRecord]:
         """See policies.PreemptPolicy."""
         self._change_s = self.next_change(running, at_s)
-        if self.value is attained_service and isinstance(running, RanksByService):
+        if self.value is attained_service and isinstance(running, StoppableJobs):
             self._ranking = running.by_attained_service(at_s)
             return self._ranking.jobs
         self._ranking, value = None, self.value

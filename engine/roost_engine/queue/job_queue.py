@@ -33,6 +33,7 @@ class JobQueue:
         is_stirred: whether a pass could change anything or jobs have not been reported, even
             where no node was freed; if not, begin_pass() and end_pass() need not be called.
         has_preemptors: whether there is a job in the queue for which Slurm may preempt.
+        departure_count: how many jobs have left it.
         limited: the groups that a quota holds back, by number.
         owners: the agents whose jobs these are; None: there is one agent.
     """
@@ -51,7 +52,7 @@ class JobQueue:
         self._jobs: dict[JobId, JobRecord] = {}
         self._group_count = 0
         self._preempting_group_count, self.has_preemptors = 0, False
-        self._arrival_count = self._departure_count = 0
+        self._arrival_count = self.departure_count = 0
         self._ranked = QueueMark(0, 0, 0, 0.0)  # of the last ranking by an order without keys
         self.is_stirred = False
         self._is_due = False  # whether a pass could change anything
@@ -92,7 +93,7 @@ class JobQueue:
         """Take a job out, if it is in."""
         if job_id not in self._jobs:
             return
-        self._departure_count += 1
+        self.departure_count += 1
         if self.owners is not None:
             self.owners.note_left(job_id)
         self._forget_if_empty(self._take_out(job_id))
@@ -183,7 +184,7 @@ class JobQueue:
         is_due = self._is_due or (self._left_s is not None and at_s > self._left_s)
         self._is_due, self._left_s, self._pass_s = False, None, at_s
         if is_due and not self._order.is_keyed:
-            mark = QueueMark(self._arrival_count, self._departure_count, cluster.freed_count, at_s)
+            mark = QueueMark(self._arrival_count, self.departure_count, cluster.freed_count, at_s)
             if self._order.is_outdated(self._ranked, mark):
                 self._rank(cluster, mark)
         return is_due

@@ -21,17 +21,28 @@ class Interference(Protocol):
     width: int
 
     def vector(self, means: Mapping[str, float]) -> Array:
-        """Return the load vector of a job of which these quantities are known: [width]."""
-
-    def slowdowns(self, own: Array, beside: Array, tier: NDArray[np.int64]) -> tuple[Array, Array]:
-        """Return mean and spread of log slowdowns.
+        """Return the load vector of a job: float32 [width].
 
         Args:
-            own: [case, width].
-            beside: weighted sums of neighbours' vectors, [case, level, width], levels as in
-                neighbour_levels.
-            tier: [case].
+            means: what is known of it, by quantity, as fractions 0 to 1.
+        """
+
+    def slowdowns(self, own: Array, beside: Array, tier: NDArray[np.int64]) -> tuple[Array, Array]:
+        """Return mean and spread of log slowdowns: float32 [case] each.
+
+        Args:
+            own: float32 [case, width], load vectors of the jobs that are asked about.
+            beside: float32 [case, level, width], weighted sums of their neighbours' vectors, levels
+                as in neighbour_levels.
+            tier: [case], of each job's GPUs, a domain.tier.Tier.
+
+        Raises:
+            PolicyError: the model could not answer.
         """
 
     def means(self, own: Array, beside: Array, tier: NDArray[np.int64]) -> Array:
-        """Return the means alone."""
+        """Return the means alone, see slowdowns.
+
+        Raises:
+            PolicyError: the model could not answer.
+        """

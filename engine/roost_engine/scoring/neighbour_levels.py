@@ -12,8 +12,14 @@ def others_count(cluster: Cluster, node: int, mask: int) -> float:
     return float(max(int(cluster.gpu_count[node]) - mask.bit_count(), 1))
 
 
-def around(table: LinkTable, mask: int) -> tuple[int, int]:
-    """Return the GPUs that share a PCIe switch, and a socket, with any of a set."""
+def masks_near(table: LinkTable, mask: int) -> tuple[int, int]:
+    """Return the GPUs that share a PCIe switch with any of a set, and those that share a socket.
+
+    Args:
+        table: of the node's links.
+        mask: of the set, bit i for GPU i; so are both results. A GPU of the set is in one where
+            another GPU of the set is near it.
+    """
     switch = socket = 0
     for gpu in indices_of(mask):
         for other, link in enumerate(table.links.links[gpu]):

@@ -30,8 +30,8 @@ class NeighbourPredictor:
 
     def __init__(self, interference: Interference, communicates: Communicates) -> None:
         self._interference = interference
-        self._around = Neighbourhood(interference.vector, interference.width)
-        self._around.communicates = communicates
+        self._neighbourhood = Neighbourhood(interference.vector, interference.width)
+        self._neighbourhood.communicates = communicates
 
     def predict(
         self, cluster: Cluster, job_id: JobId, spec_of: Callable[[JobId], JobSpec | None]
@@ -51,7 +51,7 @@ class NeighbourPredictor:
             for other in cluster.held_jobs()
             if any(index_of.get(one.node) in nodes for one in cluster.shares(other))
         ]
-        self._around.read(cluster, near, spec_of)
+        self._neighbourhood.read(cluster, near, spec_of)
         return self._predicted(cluster, job_id, sorted(nodes), tier)
 
     def _predicted(
@@ -61,10 +61,10 @@ class NeighbourPredictor:
         beside = np.zeros((len(nodes), len(LEVELS), width), dtype=np.float32)
         closest: dict[JobId, int] = {}
         for position, node in enumerate(nodes):
-            residents = self._around.residents(cluster, node)
+            residents = self._neighbourhood.residents(cluster, node)
             own = residents.jobs.index(job_id)
             mask = int(residents.masks[own])
-            levels = self._around.level(cluster, node, residents, mask)
+            levels = self._neighbourhood.level(cluster, node, residents, mask)
             weights = residents.counts / others_count(cluster, node, mask)
             rows.append(residents.vectors[own])
             for at, other in enumerate(residents.jobs):

@@ -23,7 +23,7 @@ from roost_engine.scoring.graph_jobs import (
     ResidentJobs,
     typical,
 )
-from roost_engine.scoring.neighbour_levels import LEVELS, around
+from roost_engine.scoring.neighbour_levels import LEVELS, masks_near
 from roost_engine.scoring.set_rows import SetRows
 
 Array = NDArray[np.float32]
@@ -284,7 +284,7 @@ class Neighbourhood:
         near = self._near.setdefault(id(table), {})
         found = near.get(mask)
         if found is None:
-            found = near[mask] = around(table, mask)
+            found = near[mask] = masks_near(table, mask)
         return found
 
     def newcomers(

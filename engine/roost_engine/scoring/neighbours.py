@@ -10,6 +10,7 @@ node, so the newcomer's loss is the largest of its nodes. Page: docs/interferenc
 """
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,6 +41,23 @@ _BAD_PAIR = 20.0
 _ALL: NDArray[np.int64] | slice = slice(None)
 
 
+class _PairLoss(NamedTuple):
+    """What a newcomer and one neighbour lose by each other.
+
+    Attributes:
+        total: log slowdowns of both, each weighed by its job's GPUs.
+        neighbour: the job that is there.
+        lost, spread: the newcomer's log slowdown, mean and standard deviation.
+        caused: mean log slowdown of the neighbour.
+    """
+
+    total: float
+    neighbour: JobId
+    lost: float
+    spread: float
+    caused: float
+
+
 class NeighbourScore:
     """A policies.ClusterScore; see the module.
 
@@ -54,12 +72,12 @@ class NeighbourScore:
         self.corrections = Corrections()
         self.name = interference.name
         self.interference = interference
-        self.around = Neighbourhood(interference.vector, interference.width)
+        self.neighbourhood = Neighbourhood(interference.vector, interference.width)
         self._heuristic = HeuristicScore()
 
     def expect(self, communicates: Communicates) -> None:
         """Ask this for the communication of jobs from now on; without it jobs are typical."""
-        self.around.expect(communicates)
+        self.neighbourhood.expect(communicates)
 
     @property
     def correction_count(self) -> int:
@@ -70,7 +88,7 @@ class NeighbourScore:
         self, cluster: Cluster, job_id: JobId, spec_of: Callable[[JobId], JobSpec | None]
     ) -> NeighbourLoss | None:
         """See policies.PredictsLosses; nothing that decisions depend on is changed."""
-        predictor = NeighbourPredictor(self.interference, self.around.communicates)
+        predictor = NeighbourPredictor(self.interference, self.neighbourhood.communicates)
         return predictor.predict(cluster, job_id, spec_of)
 
     def score(self, features: Array) -> Array:
@@ -96,7 +114,7 @@ class NeighbourScore:
 
     def _scored(self, question: ScoreQuestion) -> tuple[Array, NDArray[np.float64]]:
         """Return the scores, and the newcomer's log slowdowns: [candidate] each."""
-        self.around.refresh(question.cluster, question.spec_of)
+        self.neighbourhood.refresh(question.cluster, question.spec_of)
         base = self._heuristic.score(question.features)
         found = self._losses(question, Parts.of(question))
         if found is None:
@@ -111,38 +129,41 @@ class NeighbourScore:
         Raises:
             PolicyError: the model could not answer.
         """
-        self.around.refresh(question.cluster, question.spec_of)
-        parts, worst = Parts.of(question), None
+        self.neighbourhood.refresh(question.cluster, question.spec_of)
+        parts = Parts.of(question)
+        worst: _PairLoss | None = None
         for part in np.flatnonzero(parts.candidate == candidate).tolist():
             node, mask = int(parts.node[part]), int(parts.mask[part])
-            residents = self.around.residents(question.cluster, node)
+            residents = self.neighbourhood.residents(question.cluster, node)
             if not residents.jobs:
                 continue
-            found = self._each(question, parts, part, residents, mask)
-            if worst is None or found[:2] > worst[:2]:
+            found = self._worst_on(question, parts, part, residents, mask)
+            if worst is None or (found.total, found.neighbour) > (worst.total, worst.neighbour):
                 worst = found
-        if worst is None or worst[0] <= _ROUNDED_TO:
+        if worst is None or worst.total <= _ROUNDED_TO:
             return None
-        _, job_id, lost, spread, caused = worst
         return NeighbourCost(
-            job_id, 1.0 - np.exp(-lost), above(lost, spread, 0.02), 1.0 - np.exp(-caused)
+            worst.neighbour,
+            1.0 - np.exp(-worst.lost),
+            above(worst.lost, worst.spread, 0.02),
+            1.0 - np.exp(-worst.caused),
         )
 
-    def _each(
+    def _worst_on(
         self,
         question: ScoreQuestion,
         parts: Parts,
         part: int,
         residents: Residents,
         mask: int,
-    ) -> tuple[float, JobId, float, float, float]:
-        """Ask about each neighbour; of the worst: total loss, id, lost, spread, caused."""
+    ) -> _PairLoss:
+        """Return the pair with the largest loss, of the newcomer and each neighbour on a node."""
         cluster, node = question.cluster, int(parts.node[part])
         ((_, own, _),) = self._newcomers(question, parts, np.array([part]))
         count = len(residents.jobs)
         weights = residents.counts / others_count(cluster, node, mask)
         back = mask.bit_count() / (cluster.gpu_count[node] - residents.counts)
-        level = self.around.level(cluster, node, residents, mask)
+        level = self.neighbourhood.level(cluster, node, residents, mask)
         beside = self._empty(2 * count)
         for at in range(count):
             beside[at, level[at]] = residents.vectors[at] * weights[at]
@@ -156,7 +177,7 @@ class NeighbourScore:
         gpus = question.candidates.shape.gpu_count
         total = mean[:count] * gpus + mean[count:] * residents.counts
         worst = int(np.argmax(total))
-        return (
+        return _PairLoss(
             float(total[worst]),
             residents.jobs[worst],
             float(mean[worst]),
@@ -164,13 +185,11 @@ class NeighbourScore:
             float(mean[count + worst]),
         )
 
-    # -- losses ------------------------------------------------------------------------------
-
     def _losses(
         self, question: ScoreQuestion, parts: Parts
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
         """Return the newcomer's loss and all losses: [candidate]; None: no candidate has others."""
-        cluster, around = question.cluster, self.around
+        cluster, around = question.cluster, self.neighbourhood
         nodes, masks = parts.node.tolist(), parts.mask.tolist()
         on = {node: around.residents(cluster, node) for node in dict.fromkeys(nodes)}
         occupied = [one for one, node in enumerate(nodes) if on[node].jobs]
@@ -204,7 +223,7 @@ class NeighbourScore:
             newcomers: of the parts.
             row: [part], what each is beside.
         """
-        rows, found = self.around.rows, np.empty((len(row), 2), dtype=np.float32)
+        rows, found = self.neighbourhood.rows, np.empty((len(row), 2), dtype=np.float32)
         for where, vector, tier in newcomers:
             found[where] = rows.losses(vector, tier).take(row[where], axis=0)
         missing = np.isnan(found[:, 0]).nonzero()[0]
@@ -221,7 +240,7 @@ class NeighbourScore:
 
     def _asked(self, own: Array, tiers: NDArray[np.int64], row: NDArray[np.int64]) -> Array:
         """Ask the model for the same, with the newcomers' vectors: [part, width]."""
-        rows, count = self.around.rows, len(row)
+        rows, count = self.neighbourhood.rows, len(row)
         beside, tier = self._empty(2 * count), np.zeros(2 * count, dtype=np.int64)
         beside[:count], tier[:count] = rows.sums.take(row, axis=0), tiers
         beside[np.arange(count, 2 * count), rows.level.take(row)] = own
@@ -257,8 +276,8 @@ class NeighbourScore:
         self, question: ScoreQuestion, node: int, mask: int, only: JobId | None = None
     ) -> list[tuple[str, str]]:
         """Return the kinds of the jobs on a node, or of one, and what each shares with a set."""
-        residents = self.around.residents(question.cluster, node)
-        levels = self.around.level(question.cluster, node, residents, mask)
+        residents = self.neighbourhood.residents(question.cluster, node)
+        levels = self.neighbourhood.level(question.cluster, node, residents, mask)
         specs = [(question.spec_of(job_id), job_id) for job_id in residents.jobs]
         return [
             (kind_of(spec), LEVELS[level])
@@ -272,8 +291,8 @@ class NeighbourScore:
         """Return the newcomer's vectors on some parts."""
         job, gpu_count = question.job, question.candidates.shape.gpu_count
         tiers = parts.tier.take(parts.candidate[at])
-        communication = self.around.communicates(job, gpu_count)
-        return self.around.newcomers(question.cluster, parts.node[at], tiers, communication)
+        communication = self.neighbourhood.communicates(job, gpu_count)
+        return self.neighbourhood.newcomers(question.cluster, parts.node[at], tiers, communication)
 
     def _empty(self, count: int) -> Array:
         return np.zeros((count, len(LEVELS), self.interference.width), dtype=np.float32)

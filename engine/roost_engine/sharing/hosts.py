@@ -9,7 +9,8 @@ that, and not only what it stated when it was submitted:
 * its GPUs have no fault; a probe reports MIG mode as a fault;
 * it does not move much over NVLink, by the mean since it started or by the load reported last:
   pairs are measured on one GPU, so what such a job would lose is not known;
-* it counts with the memory that it was seen to use, where that is more than it stated.
+* it counts with the memory that it, or a job of its kind, was seen to use, where that is more
+  than it stated.
 """
 
 from collections.abc import Iterator
@@ -19,16 +20,10 @@ from roost_engine.cluster.cluster import Cluster
 from roost_engine.cluster.features import LOAD_QUANTITIES
 from roost_engine.cluster.node_sets import NodeSet
 from roost_engine.cluster.seats import Seats
-from roost_engine.domain.events import (
-    Event,
-    JobEnded,
-    JobsStopped,
-    LoadSeen,
-    MemorySeen,
-    NodeLost,
-)
-from roost_engine.domain.model import JobId, JobSpec, NodeName
+from roost_engine.domain.events import Event, LoadSeen, NodeLost
+from roost_engine.domain.model import JobSpec, NodeName
 from roost_engine.job_record import JobRecord, JobState
+from roost_engine.sharing.memory_needs import MemoryNeeds
 from roost_engine.table.job_table import JobTable
 
 # Of the time, by LinksSeen; of a load it is a tenth of the scale of cluster.features, 50 GB/s. No
@@ -65,34 +60,22 @@ class Hosts:
     Args:
         seats: that jobs hold.
         table: the jobs.
+        needs: what jobs need of a GPU's memory.
     """
 
-    def __init__(self, seats: Seats, table: JobTable) -> None:
-        self._seats, self._table = seats, table
-        self._used_bytes: dict[JobId, int] = {}
+    def __init__(self, seats: Seats, table: JobTable, needs: MemoryNeeds) -> None:
+        self._seats, self._table, self._needs = seats, table, needs
         self._reported_s: dict[NodeName, float] = {}
 
     def note(self, event: Event) -> None:
-        """Note what an event says of memory in use, and which probes report."""
+        """Note which probes report."""
         match event:
             case LoadSeen():
                 self._reported_s[event.name] = event.at_s
             case NodeLost():
                 self._reported_s.pop(event.name, None)
-            case MemorySeen():
-                known_bytes = self._used_bytes.get(event.job_id, 0)
-                self._used_bytes[event.job_id] = max(known_bytes, event.used_bytes)
-            case JobEnded():
-                self._used_bytes.pop(event.job_id, None)
-            case JobsStopped():
-                for job_id in event.job_ids:
-                    self._used_bytes.pop(job_id, None)
             case _:
                 pass
-
-    def needed_bytes(self, job: JobSpec) -> int:
-        """Return what a running job needs of each GPU: stated, or more if it was seen to use it."""
-        return max(job.gpu_memory_bytes, self._used_bytes.get(job.job_id, 0))
 
     def among(self, reserved: NodeSet, at_s: float) -> Iterator[Host]:
         """Yield the jobs that others could join now.
@@ -122,7 +105,7 @@ class Hosts:
                 node,
                 seat,
                 tuple(gpu for gpu in gpus if (node, gpu) not in cluster.faults),
-                self.needed_bytes(record.spec),
+                self._needs.expected_bytes(record.spec),
                 int(cluster.cpu_free[node]),
                 int(cluster.memory_free[node]),
             )

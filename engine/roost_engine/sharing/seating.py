@@ -38,6 +38,7 @@ from roost_engine.job_record import JobRecord
 from roost_engine.placement.eligibility import usable_nodes
 from roost_engine.policies.protocols import CandidatePolicy
 from roost_engine.sharing.hosts import Host, Hosts, may_share
+from roost_engine.sharing.memory_needs import MemoryNeeds
 from roost_engine.sharing.pairs import CorrectedPair, LearningRule, PairRule, Slowdown
 from roost_engine.sharing.separation import Separation
 from roost_engine.sharing.separation_budget import SeparationBudget
@@ -79,6 +80,7 @@ class Seating:
     Attributes:
         seats: the seats that jobs hold.
         hosts: the jobs that others could join.
+        needs: what jobs need of a GPU's memory.
     """
 
     def __init__(
@@ -90,7 +92,8 @@ class Seating:
     ) -> None:
         self._table, self._candidates, self._rule = table, candidates, rule
         self.seats = table.cluster.seats = Seats()
-        self.hosts = Hosts(self.seats, table)
+        self.needs = MemoryNeeds(table)
+        self.hosts = Hosts(self.seats, table, self.needs)
         self._learning = rule if isinstance(rule, LearningRule) else None
         self._is_due = False
         self._separation: Separation | None = None
@@ -103,7 +106,10 @@ class Seating:
 
     def note(self, event: Event) -> None:
         """Note an event, before the pass that it causes."""
+        self.needs.note(event)
         self.hosts.note(event)
+        if isinstance(event, MemorySeen) and self._separation is not None:
+            self._separation.note_overfull(self.needs.overfull(event.job_id))
         match event:
             case TopologySeen() if event.gpu_memory_bytes:
                 self.seats.gpu_memory_bytes[event.name] = event.gpu_memory_bytes
@@ -247,7 +253,7 @@ class Seating:
         parted = self._separation is not None and self._separation.have_parted
         if parted and parted(job.job_id, host.spec.job_id):
             return None
-        needed_bytes = job.gpu_memory_bytes + host.gpu_memory_bytes
+        needed_bytes = self.needs.expected_bytes(job) + host.gpu_memory_bytes
         if needed_bytes > self.seats.gpu_memory_bytes.get(host.name, 0):
             return None
         seat = other_seat(host.seat)
@@ -283,10 +289,20 @@ class Seating:
         )
 
 
-def partners_in_words(seats: Seats, job_id: JobId) -> str:
-    """Return which jobs share GPUs with a job, for a human; empty where none does."""
+def partners_in_words(seats: Seats, job_id: JobId, needs: MemoryNeeds | None = None) -> str:
+    """Return which jobs share GPUs with a job, for a human; empty where none does.
+
+    Args:
+        seats: that jobs hold.
+        job_id: the job.
+        needs: says whether they fit together still; None: jobs share GPUs no more.
+    """
     others = sorted(seats.partners(job_id))
-    return f"shares GPUs with job {', '.join(others)}" if others else ""
+    if not others:
+        return ""
+    overfull = None if needs is None else needs.overfull(job_id)
+    beyond = "" if overfull is None else f", where memory may run out: {overfull.in_words}"
+    return f"shares GPUs with job {', '.join(others)}{beyond}"
 
 
 def seated(job: JobSpec, placement: Placement) -> Placement:

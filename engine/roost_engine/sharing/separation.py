@@ -12,6 +12,10 @@ It is not seated beside that job again. A job is stopped where that is expected 
 g: the number of GPUs. s: the speed beside the other job, of that alone; 1 where it is not reported.
 So a job that would only wait is stopped only where two jobs, side by side, get less done than one.
 
+Where a job outgrew the memory that it counted with, and does not fit on the GPU with the other one
+any more, it is stopped at once if it may be, whatever speed that gains: else one of the two fails
+where memory runs out, and it may be the one that kept to what it stated.
+
 No job is stopped for this once it was stopped MOST_STOPS times, for whatever reason. The time
 between two requests is limited too, and the number of stops in a partition and hour:
 separation_budget.
@@ -28,6 +32,7 @@ from roost_engine.domain.model import JobId
 from roost_engine.job_record import JobRecord, JobState
 from roost_engine.policies.protocols import CandidatePolicy
 from roost_engine.policies.stop_permission import StopPermission
+from roost_engine.sharing.memory_needs import Overfull
 from roost_engine.sharing.pairs import LearningRule
 from roost_engine.sharing.separation_budget import SeparationBudget
 from roost_engine.table.job_table import JobTable
@@ -71,6 +76,7 @@ class Separation:
         named = budget.config.partitions
         self._permission = None if named is None else StopPermission(named)
         self._bad: dict[JobId, _Bad] = {}
+        self._overfull: dict[JobId, Overfull] = {}  # by the job that outgrew its memory
         self._speeds: dict[JobId, tuple[JobId, float]] = {}  # beside which job, and how fast
 
     def note(self, record: JobRecord, other: JobRecord, speed_frac: float, at_s: float) -> None:
@@ -83,6 +89,11 @@ class Separation:
         known = self._bad.get(job_id)
         if known is None or known.beside != beside:
             self._bad[job_id] = _Bad(beside, at_s)
+
+    def note_overfull(self, overfull: Overfull | None) -> None:
+        """Note that two jobs do not fit on their GPU together any more; None: they do."""
+        if overfull is not None:
+            self._overfull[overfull.job] = overfull
 
     def forget(self, job_id: JobId) -> None:
         """Forget a job that has ended."""
@@ -101,9 +112,10 @@ class Separation:
             at_s: engine time.
             actions: the requests are added to it.
         """
-        if not self._bad:
+        if not self._bad and not self._overfull:
             return
         self._budget.forget_expired(at_s)
+        self._stop_outgrown(at_s, actions)
         for job_id, bad in tuple(self._bad.items()):
             pair = self._running(job_id, bad.beside)
             if pair is None:
@@ -117,6 +129,17 @@ class Separation:
                 staying = pair[0] if leaving is pair[1] else pair[1]
                 if self._pays(leaving, staying, reserved, at_s):
                     self._stop(leaving, pair[0], at_s, actions)
+
+    def _stop_outgrown(self, at_s: float, actions: list[Action]) -> None:
+        for job_id, overfull in tuple(self._overfull.items()):
+            pair = self._running(job_id, overfull.beside)
+            if pair is None:
+                del self._overfull[job_id]
+            elif self._may_stop(pair[0]):
+                del self._overfull[job_id]
+                self._budget.spend(pair[0].spec, overfull.beside, at_s)
+                reason = f"leaves a shared GPU: {overfull.in_words}"
+                self._table.ask_to_stop(pair[0], reason, None, at_s, actions)
 
     def review_s(self, at_s: float) -> float:
         """Return when the next pair has been bad for long enough; inf: none is known."""

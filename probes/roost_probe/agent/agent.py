@@ -120,6 +120,7 @@ class Agent:
     def _welcome(self, welcome: telemetry_pb2.Welcome) -> None:
         wanted_s = min(welcome.sample_interval_s, LONGEST_INTERVAL_S)
         self._interval_s = max(self._settings.interval_s, wanted_s)
+        self._monitor.processes.set_interval(welcome.process_interval_s)
 
     def _status(self) -> str:
         return self._monitor.fault or f"{len(self._monitor.topology.gpus)} GPUs"

@@ -1,24 +1,28 @@
 """The driver, read through nvidia-ml-py. Runs in a process of its own: see nvml_process.
 
-With nvml_gpm the only module that imports pynvml (which PyPI calls nvidia-ml-py; the package named
-pynvml is something else), and that knows NVML's units.
+With nvml_gpm and nvml_processes the only module that imports pynvml (which PyPI calls nvidia-ml-py;
+the package named pynvml is something else), and that knows NVML's units.
 """
 
 import ctypes
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from enum import StrEnum
+from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 import pynvml
 
 from roost_probe.driver.cpu_list import format_cpu_list
+from roost_probe.driver.job_memory import JobBytes, by_job
 from roost_probe.driver.nvml_gpm import GpmRates, has_monitor
+from roost_probe.driver.nvml_processes import used_bytes_by_process
 from roost_probe.driver.readings import (
     DriverFacts,
     DriverLoad,
     GpuFacts,
     GpuLoad,
+    JobMemory,
     LaneEnd,
     LaneFacts,
 )
@@ -29,6 +33,7 @@ Handle: TypeAlias = Any  # a ctypes pointer; pynvml ships no types
 
 _ALL_LANES = 0xFFFFFFFF  # scopeId of a field value: the sum over a GPU's lanes
 _AFFINITY_WORDS = 32  # 2,048 CPUs
+_LISTINGS = 2  # of processes: one that has ended meanwhile is not in the second list
 _MOST_XIDS = 64  # per reading; a GPU that is dying can report them without end
 _CURES = {
     pynvml.NVML_ERROR_LIBRARY_NOT_FOUND: (
@@ -64,10 +69,15 @@ class _GpuLost(Exception):
 
 
 class Nvml:
-    """Reads GPUs. Opens the driver when first asked, and again after a GPU was lost."""
+    """Reads GPUs. Opens the driver when first asked, and again after a GPU was lost.
 
-    def __init__(self, pcie: PcieSource = PcieSource.COUNTERS) -> None:
-        self._pcie = pcie
+    Args:
+        pcie: where PCIe rates come from.
+        proc: where procfs is mounted.
+    """
+
+    def __init__(self, pcie: PcieSource = PcieSource.COUNTERS, proc: Path = Path("/proc")) -> None:
+        self._pcie, self._proc = pcie, proc
         self._handles: list[Handle | None] | None = None
         self._events: Any = None
         self._monitors = dict[int | None, GpmRates]()  # by the handle's address
@@ -108,6 +118,19 @@ class Nvml:
                 self._any_lost = True
                 gpus.append(GpuLoad(lost=True))
         return DriverLoad(at_s=time.monotonic(), gpus=tuple(gpus), xids=self._xids())
+
+    def jobs(self, gpus: Collection[int]) -> JobMemory:
+        """Read what Slurm jobs use of the memory of some GPUs.
+
+        Raises:
+            DriverFault: NVML cannot be used.
+        """
+        return JobMemory(
+            gpus=tuple(
+                self._jobs_on(handle) if index in gpus else None
+                for index, handle in enumerate(self._open())
+            )
+        )
 
     def close(self) -> None:
         """Close the driver."""
@@ -217,6 +240,20 @@ class Nvml:
             ),
             **self._traffic(handle),
         )
+
+    def _jobs_on(self, handle: Handle | None) -> JobBytes | None:
+        if handle is None:
+            return None
+        for _ in range(_LISTINGS):
+            listed_s = time.clock_gettime(time.CLOCK_BOOTTIME)
+            try:
+                used_bytes = used_bytes_by_process(handle)
+            except pynvml.NVMLError:
+                return None  # a lost GPU shows in its load
+            found = by_job(used_bytes, listed_s, self._proc)
+            if found is not None or None in used_bytes.values():
+                return found
+        return None
 
     def _traffic(self, handle: Handle) -> dict[str, Any]:
         fields = [

@@ -6,11 +6,18 @@ import random
 import signal
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import NoReturn
 
 from roost_probe.backoff import Backoff
-from roost_probe.driver.readings import DriverFacts, DriverLoad, decode_facts, decode_load
+from roost_probe.driver.readings import (
+    DriverFacts,
+    DriverLoad,
+    JobMemory,
+    decode_facts,
+    decode_job_memory,
+    decode_load,
+)
 from roost_probe.errors import DriverFault
 
 _LINE_LIMIT_BYTES = 1 << 22  # facts of 16 GPUs with 18 lanes each are about 30 KiB
@@ -26,7 +33,7 @@ class NvmlProcess:
         pcie: a PcieSource value.
         facts_timeout_s: deadline for `facts`. Without persistence mode the driver wakes GPUs up
             when it is opened, which takes seconds for each.
-        load_timeout_s: deadline for `load`.
+        load_timeout_s: deadline for `load` and `jobs`.
         rng: for the back-off.
         clock: monotonic seconds.
     """
@@ -71,6 +78,15 @@ class NvmlProcess:
         load = decode_load(await self._ask(b"load\n", self._load_timeout_s))
         self._backoff.reset()
         return load
+
+    async def jobs(self, gpus: Collection[int]) -> JobMemory:
+        """Read what Slurm jobs use of the memory of some GPUs.
+
+        Raises:
+            DriverFault: no answer; the text says why and what happens next.
+        """
+        command = f"jobs {' '.join(map(str, sorted(gpus)))}\n"
+        return decode_job_memory(await self._ask(command.encode(), self._load_timeout_s))
 
     async def close(self) -> None:
         """End the child."""

@@ -6,8 +6,9 @@ None means that the driver did not report a value; 0 is always a reported 0.
 import json
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypeAlias
 
+from roost_probe.driver.job_memory import JobBytes
 from roost_probe.errors import DriverFault
 
 
@@ -86,13 +87,27 @@ class DriverLoad:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class JobMemory:
+    """What Slurm jobs use of the memory of GPUs.
+
+    Attributes:
+        gpus: [gpu] in NVML index order; None: not read, or not known of all its processes.
+    """
+
+    gpus: tuple[JobBytes | None, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Unavailable:
     """The driver cannot be used at all, and why."""
 
     problem: str
 
 
-def encode(reading: DriverFacts | DriverLoad | Unavailable) -> bytes:
+Reading: TypeAlias = DriverFacts | DriverLoad | JobMemory | Unavailable
+
+
+def encode(reading: Reading) -> bytes:
     """Write a reading as one line."""
     # Not dataclasses.asdict, which copies deeply and costs more than the driver calls.
     return json.dumps(reading, default=_as_dict, separators=(",", ":")).encode() + b"\n"
@@ -127,6 +142,24 @@ def decode_load(line: bytes) -> DriverLoad:
             at_s=fields["at_s"],
             gpus=tuple(GpuLoad(**gpu) for gpu in fields["gpus"]),
             xids=tuple((gpu, code) for gpu, code in fields["xids"]),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise DriverFault(f"the NVML process answered nonsense: {error!r}") from error
+
+
+def decode_job_memory(line: bytes) -> JobMemory:
+    """Read the line that `encode` wrote.
+
+    Raises:
+        DriverFault: the driver is unavailable, or the line is damaged.
+    """
+    fields = _parse(line)
+    try:
+        return JobMemory(
+            gpus=tuple(
+                None if jobs is None else tuple((int(job), int(used)) for job, used in jobs)
+                for jobs in fields["gpus"]
+            )
         )
     except (KeyError, TypeError, ValueError) as error:
         raise DriverFault(f"the NVML process answered nonsense: {error!r}") from error

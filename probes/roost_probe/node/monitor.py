@@ -3,13 +3,14 @@
 import dataclasses
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Protocol
 
-from roost_probe.driver.readings import DriverFacts, DriverLoad
+from roost_probe.driver.readings import DriverFacts, DriverLoad, JobMemory
 from roost_probe.errors import DriverFault
 from roost_probe.node.nic_counters import NicCounters
+from roost_probe.node.process_watch import ProcessWatch
 from roost_probe.node.sampler import Sampler, silent_sample
 from roost_probe.node.topology import Topology
 from roost_proto.v1 import telemetry_pb2
@@ -27,6 +28,9 @@ class Driver(Protocol):
 
     async def load(self) -> DriverLoad:
         """Read what changes. Raises DriverFault."""
+
+    async def jobs(self, gpus: Collection[int]) -> JobMemory:
+        """Read what Slurm jobs use of the memory of some GPUs. Raises DriverFault."""
 
     async def close(self) -> None:
         """Close the driver."""
@@ -55,6 +59,7 @@ class Monitor:
         self._facts_due_s = clock()
         self._lost_mask = 0
         self._sampler, self._nic_counters = Sampler(), NicCounters()
+        self.processes = ProcessWatch()
         self.topology = Topology.of(NOTHING_KNOWN, sysfs_root)
         self.fault: str | None = None
         # Counts changes of topology and fault; the agent sends a new Hello when it has grown.
@@ -93,7 +98,19 @@ class Monitor:
         self._compare_lost(sample.lost_mask)
         self._compare_mig(load)
         self._nic_counters.add_to(sample, self.topology.nics, self._clock())
+        await self._read_processes(sample.gpu_count)
+        self.processes.add_to(sample)
         return sample
+
+    async def _read_processes(self, gpu_count: int) -> None:
+        asked = self.processes.due(gpu_count, self._clock())
+        if not asked:
+            return
+        try:
+            self.processes.note(asked, await self._driver.jobs(asked))
+        except DriverFault as fault:
+            log.warning("processes are not read for an hour: %s", fault)
+            self.processes.pause(self._clock())
 
     async def _read_facts(self) -> None:
         facts = _remember(self._facts, await self._driver.facts())

@@ -4,6 +4,7 @@ import hashlib
 import os
 import time
 import uuid
+from collections.abc import Collection, Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Self, TypeVar
@@ -24,7 +25,9 @@ from roost_probe.testing.matrix import expand
 from roost_probe.testing.state import (
     ANY_GPU,
     MAX_FAULTS,
+    MAX_PROCESSES,
     MAX_XIDS,
+    UNKNOWN_BYTES,
     Counter,
     FaultKind,
     GpuState,
@@ -72,6 +75,7 @@ QUANTITY_CALLS = {
     "cpu_affinity": ("nvmlDeviceGetCpuAffinity",),
     "numa": ("nvmlDeviceGetMemoryAffinity",),
     "events": ("nvmlDeviceRegisterEvents",),
+    "processes": ("nvmlDeviceGetComputeRunningProcesses_v3",),
 }
 
 
@@ -161,6 +165,24 @@ class FakeDriver:
             for name, rate in rates.items():
                 if rate is not None:
                     _set_rate(getattr(state, name), rate)
+
+    def set_processes(
+        self, gpu: int, used_bytes: Mapping[int, int | None], mps_clients: Collection[int] = ()
+    ) -> None:
+        """Let these processes be on a GPU, in place of those before.
+
+        Args:
+            gpu: the GPU.
+            used_bytes: by process id; None: the driver does not say.
+            mps_clients: which of them are clients of an MPS server.
+        """
+        state = self._gpu(gpu)
+        if len(used_bytes) > MAX_PROCESSES:
+            raise DescriptionError(f"{len(used_bytes)} processes; at most {MAX_PROCESSES}")
+        for slot, (pid, used) in zip(state.processes, used_bytes.items(), strict=False):
+            slot.pid, slot.is_mps_client = pid, int(pid in mps_clients)
+            slot.used_bytes = UNKNOWN_BYTES if used is None else used
+        state.process_count = len(used_bytes)
 
     def inject(self, fault: FaultSpec) -> None:
         """Break something.

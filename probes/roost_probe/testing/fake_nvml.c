@@ -25,6 +25,7 @@
 #define MAX_LANES 36
 #define MAX_FAULTS 32
 #define MAX_XIDS 64
+#define MAX_PROCESSES 300
 #define CPU_WORDS 32
 #define ANY_GPU (-1)
 
@@ -42,6 +43,8 @@ enum { EVENT_XID = 0x8 };
 /* A byte counter that grows by itself; readers add what has passed since since_ns. */
 typedef struct { uint64_t base_bytes; uint64_t since_ns; double bytes_per_s; } counter_t;
 typedef struct { uint32_t active; uint32_t remote_type; char remote_bus_id[32]; } lane_t;
+/* used_bytes of all ones: the driver does not say. */
+typedef struct { uint32_t pid; uint32_t is_mps_client; uint64_t used_bytes; } process_t;
 typedef struct {
     char uuid[96]; char name[96]; char bus_id[32];
     uint32_t domain; uint32_t bus; uint32_t device; uint32_t minor_number;
@@ -57,6 +60,8 @@ typedef struct {
     counter_t pcie_tx; counter_t pcie_rx; counter_t nvlink_tx; counter_t nvlink_rx;
     uint32_t level[MAX_GPUS];
     lane_t lanes[MAX_LANES];
+    uint32_t process_count; uint32_t pad;
+    process_t processes[MAX_PROCESSES];
 } gpu_t;
 /* "call" is an exported name, or "field/138" for one field id. */
 typedef struct { char call[64]; int32_t gpu; uint32_t kind; uint32_t code; uint32_t pad; } fault_t;
@@ -93,6 +98,9 @@ typedef struct {
 } event_t;
 typedef struct { uint64_t at_ns, pcie_tx, pcie_rx; } gpm_sample_t;
 typedef struct { unsigned version; unsigned is_supported; } gpm_support_t;
+typedef struct {
+    unsigned pid; unsigned long long used_bytes; unsigned gpu_instance, compute_instance;
+} process_info_t;
 typedef struct { unsigned id; ret_t ret; double value; const char *names[3]; } gpm_metric_t;
 typedef struct {
     unsigned version, count; gpm_sample_t *first, *second; gpm_metric_t metrics[];
@@ -414,6 +422,30 @@ API ret_t nvmlDeviceGetFieldValues(device_t d, int count, field_t *fields) {
         fields[i].ret = read_field(d, &fields[i]);
     }
     return OK;
+}
+
+/* Like the real ones: count holds the array's size, and then how many there are. */
+static ret_t list_processes(device_t d, int of_mps, unsigned *count, process_info_t *infos) {
+    unsigned size = *count, found = 0;
+    for (unsigned i = 0; i < d->process_count; i++) {
+        const process_t *process = &d->processes[i];
+        if (of_mps && !process->is_mps_client) continue;
+        if (found < size)
+            infos[found] = (process_info_t){process->pid, process->used_bytes, ~0u, ~0u};
+        found++;
+    }
+    *count = found;
+    return found > size ? INSUFFICIENT_SIZE : OK;
+}
+
+API ret_t nvmlDeviceGetComputeRunningProcesses_v3(device_t d, unsigned *count, process_info_t *infos) {
+    ENTER_DEVICE(d);
+    return list_processes(d, 0, count, infos);
+}
+
+API ret_t nvmlDeviceGetMPSComputeRunningProcesses_v3(device_t d, unsigned *count, process_info_t *infos) {
+    ENTER_DEVICE(d);
+    return list_processes(d, 1, count, infos);
 }
 
 API ret_t nvmlGpmQueryDeviceSupport(device_t d, gpm_support_t *support) {

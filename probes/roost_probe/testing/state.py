@@ -13,6 +13,8 @@ MAX_GPUS = 32
 MAX_LANES = 36  # NVML_NVLINK_MAX_LINKS
 MAX_FAULTS = 32
 MAX_XIDS = 64
+MAX_PROCESSES = 300
+UNKNOWN_BYTES = (1 << 64) - 1  # NVML_VALUE_NOT_AVAILABLE
 CPU_WORDS = 32
 MAGIC = 0x524F4F53
 ANY_GPU = -1
@@ -53,6 +55,19 @@ class Lane(ctypes.Structure):
     )
 
 
+class ProcessState(ctypes.Structure):
+    """One process on a GPU; used_bytes may be UNKNOWN_BYTES."""
+
+    pid: int
+    is_mps_client: int
+    used_bytes: int
+    _fields_ = (
+        ("pid", ctypes.c_uint32),
+        ("is_mps_client", ctypes.c_uint32),
+        ("used_bytes", ctypes.c_uint64),
+    )
+
+
 class GpuState(ctypes.Structure):
     """One GPU, in the units of NVML."""
 
@@ -81,6 +96,8 @@ class GpuState(ctypes.Structure):
     counter_version: int
     level: ctypes.Array[ctypes.c_uint32]
     lanes: ctypes.Array[Lane]
+    process_count: int
+    processes: ctypes.Array[ProcessState]
     _fields_ = (
         ("uuid", ctypes.c_char * 96),
         ("name", ctypes.c_char * 96),
@@ -111,6 +128,9 @@ class GpuState(ctypes.Structure):
         ("nvlink_rx", Counter),
         ("level", ctypes.c_uint32 * MAX_GPUS),
         ("lanes", Lane * MAX_LANES),
+        ("process_count", ctypes.c_uint32),
+        ("pad", ctypes.c_uint32),
+        ("processes", ProcessState * MAX_PROCESSES),
     )
 
 

@@ -24,39 +24,41 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1eroost_proto/v1/telemetry.proto\x12\x0eroost_proto.v1\"h\n\x0cProbeMessage\x12&\n\x05hello\x18\x01 \x01(\x0b\x32\x15.roost_proto.v1.HelloH\x00\x12(\n\x06sample\x18\x02 \x01(\x0b\x32\x16.roost_proto.v1.SampleH\x00\x42\x06\n\x04\x62ody\"m\n\rDaemonMessage\x12*\n\x07welcome\x18\x01 \x01(\x0b\x32\x17.roost_proto.v1.WelcomeH\x00\x12(\n\x06resync\x18\x02 \x01(\x0b\x32\x16.roost_proto.v1.ResyncH\x00\x42\x06\n\x04\x62ody\"<\n\x07Welcome\x12\x16\n\x0e\x64\x61\x65mon_version\x18\x01 \x01(\t\x12\x19\n\x11sample_interval_s\x18\x02 \x01(\x01\"\x18\n\x06Resync\x12\x0e\n\x06reason\x18\x01 \x01(\t\"\x85\x02\n\x05Hello\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x16\n\x0eschema_version\x18\x02 \x01(\r\x12\x15\n\rprobe_version\x18\x03 \x01(\t\x12\x1b\n\x0e\x64river_version\x18\x04 \x01(\tH\x00\x88\x01\x01\x12\x12\n\nsession_id\x18\x05 \x01(\t\x12!\n\x04gpus\x18\x06 \x03(\x0b\x32\x13.roost_proto.v1.Gpu\x12#\n\x05links\x18\x07 \x03(\x0b\x32\x14.roost_proto.v1.Link\x12!\n\x04nics\x18\x08 \x03(\x0b\x32\x13.roost_proto.v1.Nic\x12\x10\n\x08problems\x18\t \x03(\tB\x11\n\x0f_driver_version\"\x99\x02\n\x03Gpu\x12\r\n\x05index\x18\x01 \x01(\r\x12\x0c\n\x04uuid\x18\x02 \x01(\t\x12\x12\n\npci_bus_id\x18\x03 \x01(\t\x12\r\n\x05model\x18\x04 \x01(\t\x12\x19\n\x0cmemory_bytes\x18\x05 \x01(\x04H\x00\x88\x01\x01\x12\x19\n\x0cminor_number\x18\x06 \x01(\rH\x01\x88\x01\x01\x12\x16\n\tnuma_node\x18\x07 \x01(\rH\x02\x88\x01\x01\x12\x19\n\x0c\x63pu_affinity\x18\x08 \x01(\tH\x03\x88\x01\x01\x12\x18\n\x0bmig_enabled\x18\t \x01(\x08H\x04\x88\x01\x01\x42\x0f\n\r_memory_bytesB\x0f\n\r_minor_numberB\x0c\n\n_numa_nodeB\x0f\n\r_cpu_affinityB\x0e\n\x0c_mig_enabled\"r\n\x04Link\x12\t\n\x01\x61\x18\x01 \x01(\r\x12\t\n\x01\x62\x18\x02 \x01(\r\x12,\n\x05level\x18\x03 \x01(\x0e\x32\x1d.roost_proto.v1.AncestorLevel\x12\x14\n\x0cnvlink_count\x18\x04 \x01(\r\x12\x10\n\x08nvswitch\x18\x05 \x01(\x08\"\xaa\x01\n\x03Nic\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x12\n\npci_bus_id\x18\x02 \x01(\t\x12\x16\n\tnuma_node\x18\x03 \x01(\rH\x00\x88\x01\x01\x12\x31\n\ngpu_levels\x18\x04 \x03(\x0e\x32\x1d.roost_proto.v1.AncestorLevel\x12\x18\n\x0b\x62ytes_per_s\x18\x05 \x01(\x01H\x01\x88\x01\x01\x42\x0c\n\n_numa_nodeB\x0e\n\x0c_bytes_per_s\"3\n\x0b\x46loatColumn\x12\x14\n\x0cpresent_mask\x18\x01 \x01(\x04\x12\x0e\n\x06values\x18\x02 \x03(\x02\"2\n\nUintColumn\x12\x14\n\x0cpresent_mask\x18\x01 \x01(\x04\x12\x0e\n\x06values\x18\x02 \x03(\x04\"\xf1\x06\n\x06Sample\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12\x11\n\tgpu_count\x18\x02 \x01(\r\x12,\n\x07sm_frac\x18\x03 \x01(\x0b\x32\x1b.roost_proto.v1.FloatColumn\x12\x39\n\x14memory_activity_frac\x18\x04 \x01(\x0b\x32\x1b.roost_proto.v1.FloatColumn\x12\x35\n\x11memory_used_bytes\x18\x05 \x01(\x0b\x32\x1a.roost_proto.v1.UintColumn\x12,\n\x07power_w\x18\x06 \x01(\x0b\x32\x1b.roost_proto.v1.FloatColumn\x12\x32\n\rtemperature_c\x18\x07 \x01(\x0b\x32\x1b.roost_proto.v1.FloatColumn\x12\x38\n\x13pcie_tx_bytes_per_s\x18\x08 \x01(\x0b\x32\x1b.roost_proto.v1.FloatColumn\x12\x38\n\x13pcie_rx_bytes_per_s\x18\t \x01(\x0b\x32\x1b.roost_proto.v1.FloatColumn\x12:\n\x15nvlink_tx_bytes_per_s\x18\n \x01(\x0b\x32\x1b.roost_proto.v1.FloatColumn\x12:\n\x15nvlink_rx_bytes_per_s\x18\x0b \x01(\x0b\x32\x1b.roost_proto.v1.FloatColumn\x12\x30\n\x0bsm_clock_hz\x18\x0c \x01(\x0b\x32\x1b.roost_proto.v1.FloatColumn\x12\x34\n\x10throttle_reasons\x18\r \x01(\x0b\x32\x1a.roost_proto.v1.UintColumn\x12\x39\n\x15\x65\x63\x63_uncorrected_count\x18\x0e \x01(\x0b\x32\x1a.roost_proto.v1.UintColumn\x12\x11\n\tlost_mask\x18\x0f \x01(\x04\x12,\n\nxid_events\x18\x10 \x03(\x0b\x32\x18.roost_proto.v1.XidEvent\x12\x37\n\x12nic_tx_bytes_per_s\x18\x11 \x01(\x0b\x32\x1b.roost_proto.v1.FloatColumn\x12\x37\n\x12nic_rx_bytes_per_s\x18\x12 \x01(\x0b\x32\x1b.roost_proto.v1.FloatColumn\"+\n\x08XidEvent\x12\x11\n\tgpu_index\x18\x01 \x01(\r\x12\x0c\n\x04\x63ode\x18\x02 \x01(\r*\xed\x01\n\rAncestorLevel\x12\x1e\n\x1a\x41NCESTOR_LEVEL_UNSPECIFIED\x10\x00\x12\x1b\n\x17\x41NCESTOR_LEVEL_INTERNAL\x10\x01\x12 \n\x1c\x41NCESTOR_LEVEL_SINGLE_SWITCH\x10\x02\x12$\n ANCESTOR_LEVEL_MULTIPLE_SWITCHES\x10\x03\x12\x1e\n\x1a\x41NCESTOR_LEVEL_HOST_BRIDGE\x10\x04\x12\x1c\n\x18\x41NCESTOR_LEVEL_NUMA_NODE\x10\x05\x12\x19\n\x15\x41NCESTOR_LEVEL_SYSTEM\x10\x06\x32V\n\tTelemetry\x12I\n\x06Stream\x12\x1c.roost_proto.v1.ProbeMessage\x1a\x1d.roost_proto.v1.DaemonMessage(\x01\x30\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1eroost_proto/v1/telemetry.proto\x12\x0eroost_proto.v1\"h\n\x0cProbeMessage\x12&\n\x05hello\x18\x01 \x01(\x0b\x32\x15.roost_proto.v1.HelloH\x00\x12(\n\x06sample\x18\x02 \x01(\x0b\x32\x16.roost_proto.v1.SampleH\x00\x42\x06\n\x04\x62ody\"m\n\rDaemonMessage\x12*\n\x07welcome\x18\x01 \x01(\x0b\x32\x17.roost_proto.v1.WelcomeH\x00\x12(\n\x06resync\x18\x02 \x01(\x0b\x32\x16.roost_proto.v1.ResyncH\x00\x42\x06\n\x04\x62ody\"X\n\x07Welcome\x12\x16\n\x0e\x64\x61\x65mon_version\x18\x01 \x01(\t\x12\x19\n\x11sample_interval_s\x18\x02 \x01(\x01\x12\x1a\n\x12process_interval_s\x18\x03 \x01(\x01\"\x18\n\x06Resync\x12\x0e\n\x06reason\x18\x01 \x01(\t\"\x85\x02\n\x05Hello\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x16\n\x0eschema_version\x18\x02 \x01(\r\x12\x15\n\rprobe_version\x18\x03 \x01(\t\x12\x1b\n\x0e\x64river_version\x18\x04 \x01(\tH\x00\x88\x01\x01\x12\x12\n\nsession_id\x18\x05 \x01(\t\x12!\n\x04gpus\x18\x06 \x03(\x0b\x32\x13.roost_proto.v1.Gpu\x12#\n\x05links\x18\x07 \x03(\x0b\x32\x14.roost_proto.v1.Link\x12!\n\x04nics\x18\x08 \x03(\x0b\x32\x13.roost_proto.v1.Nic\x12\x10\n\x08problems\x18\t \x03(\tB\x11\n\x0f_driver_version\"\x99\x02\n\x03Gpu\x12\r\n\x05index\x18\x01 \x01(\r\x12\x0c\n\x04uuid\x18\x02 \x01(\t\x12\x12\n\npci_bus_id\x18\x03 \x01(\t\x12\r\n\x05model\x18\x04 \x01(\t\x12\x19\n\x0cmemory_bytes\x18\x05 \x01(\x04H\x00\x88\x01\x01\x12\x19\n\x0cminor_number\x18\x06 \x01(\rH\x01\x88\x01\x01\x12\x16\n\tnuma_node\x18\x07 \x01(\rH\x02\x88\x01\x01\x12\x19\n\x0c\x63pu_affinity\x18\x08 \x01(\tH\x03\x88\x01\x01\x12\x18\n\x0bmig_enabled\x18\t \x01(\x08H\x04\x88\x01\x01\x42\x0f\n\r_memory_bytesB\x0f\n\r_minor_numberB\x0c\n\n_numa_nodeB\x0f\n\r_cpu_affinityB\x0e\n\x0c_mig_enabled\"r\n\x04Link\x12\t\n\x01\x61\x18\x01 \x01(\r\x12\t\n\x01\x62\x18\x02 \x01(\r\x12,\n\x05level\x18\x03 \x01(\x0e\x32\x1d.roost_proto.v1.AncestorLevel\x12\x14\n\x0cnvlink_count\x18\x04 \x01(\r\x12\x10\n\x08nvswitch\x18\x05 \x01(\x08\"\xaa\x01\n\x03Nic\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x12\n\npci_bus_id\x18\x02 \x01(\t\x12\x16\n\tnuma_node\x18\x03 \x01(\rH\x00\x88\x01\x01\x12\x31\n\ngpu_levels\x18\x04 \x03(\x0e\x32\x1d.roost_proto.v1.AncestorLevel\x12\x18\n\x0b\x62ytes_per_s\x18\x05 \x01(\x01H\x01\x88\x01\x01\x42\x0c\n\n_numa_nodeB\x0e\n\x0c_bytes_per_s\"3\n\x0b\x46loatColumn\x12\x14\n\x0cpresent_mask\x18\x01 \x01(\x04\x12\x0e\n\x06values\x18\x02 \x03(\x02\"2\n\nUintColumn\x12\x14\n\x0cpresent_mask\x18\x01 \x01(\x04\x12\x0e\n\x06values\x18\x02 \x03(\x04\"\xb6\x07\n\x06Sample\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12\x11\n\tgpu_count\x18\x02 \x01(\r\x12,\n\x07sm_frac\x18\x03 \x01(\x0b\x32\x1b.roost_proto.v1.FloatColumn\x12\x39\n\x14memory_activity_frac\x18\x04 \x01(\x0b\x32\x1b.roost_proto.v1.FloatColumn\x12\x35\n\x11memory_used_bytes\x18\x05 \x01(\x0b\x32\x1a.roost_proto.v1.UintColumn\x12,\n\x07power_w\x18\x06 \x01(\x0b\x32\x1b.roost_proto.v1.FloatColumn\x12\x32\n\rtemperature_c\x18\x07 \x01(\x0b\x32\x1b.roost_proto.v1.FloatColumn\x12\x38\n\x13pcie_tx_bytes_per_s\x18\x08 \x01(\x0b\x32\x1b.roost_proto.v1.FloatColumn\x12\x38\n\x13pcie_rx_bytes_per_s\x18\t \x01(\x0b\x32\x1b.roost_proto.v1.FloatColumn\x12:\n\x15nvlink_tx_bytes_per_s\x18\n \x01(\x0b\x32\x1b.roost_proto.v1.FloatColumn\x12:\n\x15nvlink_rx_bytes_per_s\x18\x0b \x01(\x0b\x32\x1b.roost_proto.v1.FloatColumn\x12\x30\n\x0bsm_clock_hz\x18\x0c \x01(\x0b\x32\x1b.roost_proto.v1.FloatColumn\x12\x34\n\x10throttle_reasons\x18\r \x01(\x0b\x32\x1a.roost_proto.v1.UintColumn\x12\x39\n\x15\x65\x63\x63_uncorrected_count\x18\x0e \x01(\x0b\x32\x1a.roost_proto.v1.UintColumn\x12\x11\n\tlost_mask\x18\x0f \x01(\x04\x12,\n\nxid_events\x18\x10 \x03(\x0b\x32\x18.roost_proto.v1.XidEvent\x12\x37\n\x12nic_tx_bytes_per_s\x18\x11 \x01(\x0b\x32\x1b.roost_proto.v1.FloatColumn\x12\x37\n\x12nic_rx_bytes_per_s\x18\x12 \x01(\x0b\x32\x1b.roost_proto.v1.FloatColumn\x12\x14\n\x0cprocess_mask\x18\x13 \x01(\x04\x12-\n\njob_memory\x18\x14 \x03(\x0b\x32\x19.roost_proto.v1.JobMemory\"H\n\tJobMemory\x12\x11\n\tgpu_index\x18\x01 \x01(\r\x12\x14\n\x0cslurm_job_id\x18\x02 \x01(\r\x12\x12\n\nused_bytes\x18\x03 \x01(\x04\"+\n\x08XidEvent\x12\x11\n\tgpu_index\x18\x01 \x01(\r\x12\x0c\n\x04\x63ode\x18\x02 \x01(\r*\xed\x01\n\rAncestorLevel\x12\x1e\n\x1a\x41NCESTOR_LEVEL_UNSPECIFIED\x10\x00\x12\x1b\n\x17\x41NCESTOR_LEVEL_INTERNAL\x10\x01\x12 \n\x1c\x41NCESTOR_LEVEL_SINGLE_SWITCH\x10\x02\x12$\n ANCESTOR_LEVEL_MULTIPLE_SWITCHES\x10\x03\x12\x1e\n\x1a\x41NCESTOR_LEVEL_HOST_BRIDGE\x10\x04\x12\x1c\n\x18\x41NCESTOR_LEVEL_NUMA_NODE\x10\x05\x12\x19\n\x15\x41NCESTOR_LEVEL_SYSTEM\x10\x06\x32V\n\tTelemetry\x12I\n\x06Stream\x12\x1c.roost_proto.v1.ProbeMessage\x1a\x1d.roost_proto.v1.DaemonMessage(\x01\x30\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'roost_proto.v1.telemetry_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_ANCESTORLEVEL']._serialized_start=2227
-  _globals['_ANCESTORLEVEL']._serialized_end=2464
+  _globals['_ANCESTORLEVEL']._serialized_start=2398
+  _globals['_ANCESTORLEVEL']._serialized_end=2635
   _globals['_PROBEMESSAGE']._serialized_start=50
   _globals['_PROBEMESSAGE']._serialized_end=154
   _globals['_DAEMONMESSAGE']._serialized_start=156
   _globals['_DAEMONMESSAGE']._serialized_end=265
   _globals['_WELCOME']._serialized_start=267
-  _globals['_WELCOME']._serialized_end=327
-  _globals['_RESYNC']._serialized_start=329
-  _globals['_RESYNC']._serialized_end=353
-  _globals['_HELLO']._serialized_start=356
-  _globals['_HELLO']._serialized_end=617
-  _globals['_GPU']._serialized_start=620
-  _globals['_GPU']._serialized_end=901
-  _globals['_LINK']._serialized_start=903
-  _globals['_LINK']._serialized_end=1017
-  _globals['_NIC']._serialized_start=1020
-  _globals['_NIC']._serialized_end=1190
-  _globals['_FLOATCOLUMN']._serialized_start=1192
-  _globals['_FLOATCOLUMN']._serialized_end=1243
-  _globals['_UINTCOLUMN']._serialized_start=1245
-  _globals['_UINTCOLUMN']._serialized_end=1295
-  _globals['_SAMPLE']._serialized_start=1298
-  _globals['_SAMPLE']._serialized_end=2179
-  _globals['_XIDEVENT']._serialized_start=2181
-  _globals['_XIDEVENT']._serialized_end=2224
-  _globals['_TELEMETRY']._serialized_start=2466
-  _globals['_TELEMETRY']._serialized_end=2552
+  _globals['_WELCOME']._serialized_end=355
+  _globals['_RESYNC']._serialized_start=357
+  _globals['_RESYNC']._serialized_end=381
+  _globals['_HELLO']._serialized_start=384
+  _globals['_HELLO']._serialized_end=645
+  _globals['_GPU']._serialized_start=648
+  _globals['_GPU']._serialized_end=929
+  _globals['_LINK']._serialized_start=931
+  _globals['_LINK']._serialized_end=1045
+  _globals['_NIC']._serialized_start=1048
+  _globals['_NIC']._serialized_end=1218
+  _globals['_FLOATCOLUMN']._serialized_start=1220
+  _globals['_FLOATCOLUMN']._serialized_end=1271
+  _globals['_UINTCOLUMN']._serialized_start=1273
+  _globals['_UINTCOLUMN']._serialized_end=1323
+  _globals['_SAMPLE']._serialized_start=1326
+  _globals['_SAMPLE']._serialized_end=2276
+  _globals['_JOBMEMORY']._serialized_start=2278
+  _globals['_JOBMEMORY']._serialized_end=2350
+  _globals['_XIDEVENT']._serialized_start=2352
+  _globals['_XIDEVENT']._serialized_end=2395
+  _globals['_TELEMETRY']._serialized_start=2637
+  _globals['_TELEMETRY']._serialized_end=2723
 # @@protoc_insertion_point(module_scope)

@@ -114,24 +114,30 @@ Global___DaemonMessage: _TypeAlias = DaemonMessage  # noqa: Y015
 
 @_typing.final
 class Welcome(_message.Message):
-    """The daemon accepted the Hello."""
+    """The daemon accepted the Hello, or wants other intervals from now on."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     DAEMON_VERSION_FIELD_NUMBER: _builtins.int
     SAMPLE_INTERVAL_S_FIELD_NUMBER: _builtins.int
+    PROCESS_INTERVAL_S_FIELD_NUMBER: _builtins.int
     daemon_version: _builtins.str
     sample_interval_s: _builtins.float
     """The interval at which the daemon wants samples, in seconds."""
+    process_interval_s: _builtins.float
+    """The interval at which the daemon wants the processes of GPUs that jobs share read, in seconds;
+    0: it does not want them read.
+    """
     def __init__(
         self,
         *,
         daemon_version: _builtins.str = ...,
         sample_interval_s: _builtins.float = ...,
+        process_interval_s: _builtins.float = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["daemon_version", b"daemon_version", "sample_interval_s", b"sample_interval_s"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["daemon_version", b"daemon_version", "process_interval_s", b"process_interval_s", "sample_interval_s", b"sample_interval_s"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -429,6 +435,8 @@ class Sample(_message.Message):
     XID_EVENTS_FIELD_NUMBER: _builtins.int
     NIC_TX_BYTES_PER_S_FIELD_NUMBER: _builtins.int
     NIC_RX_BYTES_PER_S_FIELD_NUMBER: _builtins.int
+    PROCESS_MASK_FIELD_NUMBER: _builtins.int
+    JOB_MEMORY_FIELD_NUMBER: _builtins.int
     sequence: _builtins.int
     """1 for the first sample of a session, then 1 more for each; after a gap the daemon asks for a
     Hello.
@@ -436,6 +444,8 @@ class Sample(_message.Message):
     gpu_count: _builtins.int
     lost_mask: _builtins.int
     """The GPUs that the driver reports as lost: bit i is GPU i."""
+    process_mask: _builtins.int
+    """The GPUs whose processes were read, all of them, with the memory of each: bit i is GPU i."""
     @_builtins.property
     def sm_frac(self) -> Global___FloatColumn: ...
     @_builtins.property
@@ -476,6 +486,12 @@ class Sample(_message.Message):
 
     @_builtins.property
     def nic_rx_bytes_per_s(self) -> Global___FloatColumn: ...
+    @_builtins.property
+    def job_memory(self) -> _containers.RepeatedCompositeFieldContainer[Global___JobMemory]:
+        """What they use, of the last reading: it is repeated until the next one. A job without an entry
+        for a GPU of the mask has no process there.
+        """
+
     def __init__(
         self,
         *,
@@ -497,14 +513,44 @@ class Sample(_message.Message):
         xid_events: _abc.Iterable[Global___XidEvent] | None = ...,
         nic_tx_bytes_per_s: Global___FloatColumn | None = ...,
         nic_rx_bytes_per_s: Global___FloatColumn | None = ...,
+        process_mask: _builtins.int = ...,
+        job_memory: _abc.Iterable[Global___JobMemory] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["ecc_uncorrected_count", b"ecc_uncorrected_count", "memory_activity_frac", b"memory_activity_frac", "memory_used_bytes", b"memory_used_bytes", "nic_rx_bytes_per_s", b"nic_rx_bytes_per_s", "nic_tx_bytes_per_s", b"nic_tx_bytes_per_s", "nvlink_rx_bytes_per_s", b"nvlink_rx_bytes_per_s", "nvlink_tx_bytes_per_s", b"nvlink_tx_bytes_per_s", "pcie_rx_bytes_per_s", b"pcie_rx_bytes_per_s", "pcie_tx_bytes_per_s", b"pcie_tx_bytes_per_s", "power_w", b"power_w", "sm_clock_hz", b"sm_clock_hz", "sm_frac", b"sm_frac", "temperature_c", b"temperature_c", "throttle_reasons", b"throttle_reasons"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["ecc_uncorrected_count", b"ecc_uncorrected_count", "gpu_count", b"gpu_count", "lost_mask", b"lost_mask", "memory_activity_frac", b"memory_activity_frac", "memory_used_bytes", b"memory_used_bytes", "nic_rx_bytes_per_s", b"nic_rx_bytes_per_s", "nic_tx_bytes_per_s", b"nic_tx_bytes_per_s", "nvlink_rx_bytes_per_s", b"nvlink_rx_bytes_per_s", "nvlink_tx_bytes_per_s", b"nvlink_tx_bytes_per_s", "pcie_rx_bytes_per_s", b"pcie_rx_bytes_per_s", "pcie_tx_bytes_per_s", b"pcie_tx_bytes_per_s", "power_w", b"power_w", "sequence", b"sequence", "sm_clock_hz", b"sm_clock_hz", "sm_frac", b"sm_frac", "temperature_c", b"temperature_c", "throttle_reasons", b"throttle_reasons", "xid_events", b"xid_events"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ecc_uncorrected_count", b"ecc_uncorrected_count", "gpu_count", b"gpu_count", "job_memory", b"job_memory", "lost_mask", b"lost_mask", "memory_activity_frac", b"memory_activity_frac", "memory_used_bytes", b"memory_used_bytes", "nic_rx_bytes_per_s", b"nic_rx_bytes_per_s", "nic_tx_bytes_per_s", b"nic_tx_bytes_per_s", "nvlink_rx_bytes_per_s", b"nvlink_rx_bytes_per_s", "nvlink_tx_bytes_per_s", b"nvlink_tx_bytes_per_s", "pcie_rx_bytes_per_s", b"pcie_rx_bytes_per_s", "pcie_tx_bytes_per_s", b"pcie_tx_bytes_per_s", "power_w", b"power_w", "process_mask", b"process_mask", "sequence", b"sequence", "sm_clock_hz", b"sm_clock_hz", "sm_frac", b"sm_frac", "temperature_c", b"temperature_c", "throttle_reasons", b"throttle_reasons", "xid_events", b"xid_events"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Sample: _TypeAlias = Sample  # noqa: Y015
+
+@_typing.final
+class JobMemory(_message.Message):
+    """What the processes of one job use of the memory of one GPU."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    GPU_INDEX_FIELD_NUMBER: _builtins.int
+    SLURM_JOB_ID_FIELD_NUMBER: _builtins.int
+    USED_BYTES_FIELD_NUMBER: _builtins.int
+    gpu_index: _builtins.int
+    slurm_job_id: _builtins.int
+    """Slurm's number of the job; each task of an array has its own. 0: processes of no job."""
+    used_bytes: _builtins.int
+    def __init__(
+        self,
+        *,
+        gpu_index: _builtins.int = ...,
+        slurm_job_id: _builtins.int = ...,
+        used_bytes: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["gpu_index", b"gpu_index", "slurm_job_id", b"slurm_job_id", "used_bytes", b"used_bytes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___JobMemory: _TypeAlias = JobMemory  # noqa: Y015
 
 @_typing.final
 class XidEvent(_message.Message):

@@ -1,5 +1,4 @@
-"""The commands of `roost-sim`, one module each.
+"""The commands of `roost-sim`, one module each, and the tables that one command alone prints.
 
-Lives here: options, inputs and what is printed.
-Does not belong here: anything that another program could want to call.
+Not here: options that several commands share, and anything that another program could call.
 """

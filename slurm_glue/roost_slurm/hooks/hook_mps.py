@@ -7,6 +7,10 @@ can use one control daemon only, so jobs with several GPUs do without too.
 
 FOLDER/3/jobs       root's: a file for each job that is a client
 FOLDER/3/pipe, log  the user's: what CUDA_MPS_PIPE_DIRECTORY and CUDA_MPS_LOG_DIRECTORY name
+
+A daemon without clients that does not answer or does not end is killed, with its server: they would
+keep memory of the GPU, and nothing would name them any more once their folder is gone. Of one with
+clients nothing is killed, as that would end their jobs.
 """
 
 import contextlib
@@ -15,6 +19,7 @@ import os
 import pwd
 import re
 import shutil
+import signal
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -23,10 +28,20 @@ from pathlib import Path
 CONTROL = "nvidia-cuda-mps-control"
 TIMEOUT_S = 0.15  # of one command: a hook has 0.65 s in all
 DRIVER = Path("/proc/driver/nvidia/gpus")
+_OWN_CGROUPS = Path("/proc/self/cgroup")
+_IN_JOB = re.compile(r"/job_\d+(?:/|$)", re.M)
+_COMM = b"nvidia-cuda-mps\n"  # of daemon and server: the kernel has 15 characters of a name
 _PATH = "/usr/local/bin:/usr/bin:/bin"
 _NO_GROUP = 65_534
 _MINOR = re.compile(r"^Device Minor:\s*(\d+)\s*$", re.M)
 _UUID = re.compile(r"^GPU UUID:\s*(GPU-[0-9a-fA-F-]{36})\s*$", re.M)
+
+
+class InsideJob(Exception):
+    """Slurm runs this hook in the job's own cgroup: a daemon would be killed with that job."""
+
+    def __init__(self) -> None:
+        super().__init__("no MPS under PrologFlags=RunInJob: its daemon would end with this job")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,30 +52,36 @@ class Mps:
         folder: of root's, below which each GPU has a folder.
         search_path: where the control program is looked for.
         driver: the driver's folder with a file for each GPU, which has its UUID.
+        cgroups: of this process.
     """
 
     folder: Path
     search_path: str = _PATH
     driver: Path = DRIVER
+    cgroups: Path = _OWN_CGROUPS
 
     def start(self, job_id: int, user_id: int, gpu: int) -> bool:
         """Make a job a client of its GPU's control daemon, which is started if it does not run.
 
         Returns:
-            Whether the job has MPS: not where another user's jobs have it.
+            Whether the job has MPS: not where another user's jobs have it, or where a daemon with
+            clients does not answer.
 
         Raises:
             OSError, subprocess.SubprocessError: the daemon cannot be started.
+            InsideJob: it would end with this job, and the other one lose its work.
         """
+        if _IN_JOB.search(self.cgroups.read_text(errors="replace")):
+            raise InsideJob
         with self._locked():
             place = self.folder / str(gpu)
-            if place.exists():
-                if any((place / "jobs").iterdir()) and self.owner(gpu) != user_id:
-                    return False
-                if self.owner(gpu) != user_id or not self._answers(gpu, user_id):
-                    # Left by jobs of before, or crashed; clients of a crashed server are lost.
-                    shutil.rmtree(place)
-            if not place.exists():
+            owner = self.owner(gpu)
+            if owner not in (None, user_id) and self._clients(gpu):
+                return False
+            if owner != user_id or not self._answers(gpu, user_id):
+                if self._clients(gpu) and self._processes(gpu):
+                    return False  # a busy node, or its server still serves them
+                self._clear(gpu)  # left by jobs of before, or crashed
                 self._launch(gpu, user_id)
             (place / "jobs" / str(job_id)).touch()
             return True
@@ -74,22 +95,19 @@ class Mps:
         if not self.folder.is_dir():
             return
         with self._locked():
-            for mark in list(self.folder.glob(f"*/jobs/{job_id}")):
+            for mark in list(self.folder.glob(f"[0-9]*/jobs/{job_id}")):
                 place = mark.parent.parent
                 mark.unlink()
-                if any(mark.parent.iterdir()):
-                    continue
                 gpu = int(place.name)
-                with contextlib.suppress(OSError, subprocess.SubprocessError):
-                    self._ask("quit", gpu, self.owner(gpu))
-                shutil.rmtree(place)
+                if not self._clients(gpu):
+                    self._quit(gpu)
 
     def lines(self, job_id: int) -> list[str]:
         """Return what a task of the job needs in its environment, in TaskProlog's syntax.
 
         A client counts the GPUs of its control daemon, which knows one alone.
         """
-        for mark in self.folder.glob(f"*/jobs/{job_id}"):
+        for mark in self.folder.glob(f"[0-9]*/jobs/{job_id}"):
             place = mark.parent.parent
             return [
                 f"export CUDA_MPS_PIPE_DIRECTORY={place / 'pipe'}",
@@ -98,9 +116,12 @@ class Mps:
             ]
         return []
 
-    def owner(self, gpu: int) -> int:
-        """Return the user whose control daemon a GPU has."""
-        return (self.folder / str(gpu) / "pipe").lstat().st_uid
+    def owner(self, gpu: int) -> int | None:
+        """Return the user whose control daemon a GPU has; None: it has none."""
+        try:
+            return (self.folder / str(gpu) / "pipe").lstat().st_uid
+        except FileNotFoundError:
+            return None
 
     def device(self, gpu: int) -> str:
         """Return what names a GPU to CUDA: its UUID where the driver tells it, else its index.
@@ -116,17 +137,58 @@ class Mps:
         known = [uuids[minor] for minor in sorted(uuids)]
         return known[gpu] if gpu < len(known) else str(gpu)
 
+    def _clients(self, gpu: int) -> list[Path]:
+        return list((self.folder / str(gpu) / "jobs").glob("*"))
+
     def _launch(self, gpu: int, user_id: int) -> None:
         place = self.folder / str(gpu)
         try:
-            (place / "jobs").mkdir(parents=True)
+            for folder in (place, place / "jobs"):
+                folder.mkdir()
+                folder.chmod(0o755)  # whatever umask slurmd has
             for name in ("pipe", "log"):
                 (place / name).mkdir(mode=0o700)
                 os.chown(place / name, user_id, -1)
             self._run((CONTROL, "-d"), "", gpu, user_id)
         except BaseException:
-            shutil.rmtree(place, ignore_errors=True)
+            self._clear(gpu)
             raise
+
+    def _quit(self, gpu: int) -> None:
+        """Stop a control daemon that has no clients."""
+        owner = self.owner(gpu)
+        if owner is not None:
+            with contextlib.suppress(OSError, subprocess.SubprocessError):
+                self._ask("quit", gpu, owner)
+        self._clear(gpu)
+
+    def _clear(self, gpu: int) -> None:
+        """Remove a GPU's folder, and kill what still runs of its daemon and server."""
+        for process_id in self._processes(gpu):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process_id, signal.SIGKILL)
+        # A process of the user may fill its folders while they are emptied: so they lose their name
+        # first. What cannot be removed now is removed the next time, and keeps no job away.
+        with contextlib.suppress(FileNotFoundError):
+            (self.folder / str(gpu)).rename(self.folder / f".gone.{gpu}.{os.getpid()}")
+        for gone in self.folder.glob(".gone.*"):
+            shutil.rmtree(gone, ignore_errors=True)
+
+    def _processes(self, gpu: int) -> list[int]:
+        """Return the processes of a GPU's control daemon and server.
+
+        What names itself so and has that in its environment is a process of the daemon's user, or
+        of a user who gains nothing by having it killed.
+        """
+        named = f"CUDA_MPS_PIPE_DIRECTORY={self.folder / str(gpu) / 'pipe'}".encode()
+        found = []
+        for process in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                if (process / "comm").read_bytes() != _COMM:
+                    continue
+                if named in (process / "environ").read_bytes().split(b"\0"):
+                    found.append(int(process.name))
+        return found
 
     def _answers(self, gpu: int, user_id: int) -> bool:
         try:
@@ -167,7 +229,9 @@ class Mps:
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
-        self.folder.mkdir(mode=0o755, exist_ok=True)
+        if not self.folder.exists():
+            self.folder.mkdir(exist_ok=True)
+            self.folder.chmod(0o755)
         handle = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX)

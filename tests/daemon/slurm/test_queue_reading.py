@@ -184,6 +184,24 @@ async def _same(snapshot: QueueSnapshot) -> QueueSnapshot:
     return snapshot
 
 
+async def test_a_poll_makes_new_objects_only_for_a_changed_job(watcher: Watcher) -> None:
+    runs, waits, changes = (watcher.slurm.submit(gpus=gpus)[0] for gpus in (1, 2, 2))
+    await watcher.pin(runs, "n1", 0)
+    snapshot = await watcher.slurm.queue()
+    watcher.slurm.queue = lambda: _same(snapshot)  # type: ignore[method-assign]
+    await watcher.poll()
+    before = watcher.view
+    jobs = [replace(job, qos="low") if job.number == int(changes) else job for job in snapshot.jobs]
+    changed = replace(snapshot, jobs=tuple(jobs))
+    watcher.slurm.queue = lambda: _same(changed)  # type: ignore[method-assign]
+    await watcher.poll()
+    now = watcher.view
+    assert (list(now.running), list(now.waiting)) == ([runs], [waits, changes])
+    assert all(now.lives[job_id] is before.lives[job_id] for job_id in (runs, waits, changes))
+    assert now.reads[int(waits)] is before.reads[int(waits)]
+    assert now.reads[int(changes)] is not before.reads[int(changes)]
+
+
 async def test_an_aged_priority_changes_a_job_that_is_not_read_again(watcher: Watcher) -> None:
     (job_id,) = watcher.slurm.submit(gpus=2)
     snapshot = await watcher.slurm.queue()

@@ -69,7 +69,30 @@ def test_what_was_written_is_read_again() -> None:
     again = read_peaks(peaks_of(10, 12, 11).text())
     assert again.need_bytes(ANN, "train-7") == 15 * GIB
     assert again.text() == peaks_of(10, 12, 11).text()
-    assert again.run_count == 0
+    assert again.change_count == 0
+
+
+def test_one_run_that_outgrew_what_it_counted_with_is_believed_for_ten_runs() -> None:
+    peaks = peaks_of(10)
+    peaks.note_outgrown(ANN, "train-12", 30 * GIB)
+    peaks.note_outgrown(ANN, "train-12", 25 * GIB)
+    assert peaks.need_bytes(ANN, "train-13", 20 * GIB) == 30 * GIB
+    assert peaks.need_bytes(ANN, "train-13", 35 * GIB) == 35 * GIB
+    assert peaks.need_bytes(ANN, "train-13") == 0  # without a statement, one run is too few
+    assert peaks.need_bytes(BOB, "train-13", 20 * GIB) == 20 * GIB
+    again = read_peaks(peaks.text())
+    assert again.need_bytes(ANN, "train-13", 20 * GIB) == 30 * GIB
+    for _ in range(9):
+        again.note_run(ANN, "train-14", 10 * GIB)
+    assert again.need_bytes(ANN, "train-13") == 36 * GIB
+    again.note_run(ANN, "train-15", 10 * GIB)
+    assert again.need_bytes(ANN, "train-13", 11 * GIB) == 11 * GIB
+
+
+def test_a_file_of_an_earlier_version_is_read() -> None:
+    older = json.loads(peaks_of(10, 12, 11).text())
+    del older["outgrown"]
+    assert read_peaks(json.dumps(older)).need_bytes(ANN, "train-7") == 15 * GIB
 
 
 @pytest.mark.parametrize(
@@ -85,6 +108,9 @@ def test_what_was_written_is_read_again() -> None:
         json.dumps({"schema": "roost.gpu-memory/1", "kinds": {"1 y": [1.5]}}),
         json.dumps({"schema": "roost.gpu-memory/1", "kinds": {"1 y": [True]}}),
         json.dumps({"schema": "roost.gpu-memory/1", "kinds": {"1 y": [1 << 60]}}),
+        json.dumps({"schema": "roost.gpu-memory/1", "kinds": {}, "outgrown": {"1 y": [1]}}),
+        json.dumps({"schema": "roost.gpu-memory/1", "kinds": {}, "outgrown": {"1 y": [1, 0]}}),
+        json.dumps({"schema": "roost.gpu-memory/1", "kinds": {}, "outgrown": {"1 y": [-1, 1]}}),
     ],
 )
 def test_a_damaged_file_is_refused(content: str) -> None:

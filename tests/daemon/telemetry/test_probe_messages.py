@@ -40,6 +40,19 @@ def test_load_follows_the_gpus() -> None:
     assert column(told.sm_frac, read.order)[1] is None
 
 
+def test_one_direction_that_the_driver_reports_is_the_load_and_an_unknown_gpu_stays_so() -> None:
+    told = sample(
+        pcie_tx_bytes_per_s=floats(1.0, 2.0, 3.0, 4.0),
+        nvlink_tx_bytes_per_s=floats(16777216.0, 1.0, None, 0.0),
+        nvlink_rx_bytes_per_s=floats(1.0, None, 1.0, 0.1),
+    )
+    load = read_load(told, (0, 1, 2, 3))
+    assert load.dtype == np.float32
+    np.testing.assert_array_equal(load[:, 2], [1.0, 2.0, 3.0, 4.0])
+    summed = np.array([16777216.0, np.nan, np.nan, 0.1], dtype=np.float32)
+    np.testing.assert_array_equal(load[:, 3], summed)
+
+
 def test_a_fraction_a_rounding_above_one_is_one() -> None:
     read = read_hello(hello())
     told = sample(sm_frac=floats(1.005, 1.0, 0.0, 0.0))
@@ -141,3 +154,33 @@ def test_lost_gpus_and_fatal_xids_are_faults_by_gres_index() -> None:
     told.xid_events.add(gpu_index=1, code=13)  # a program's own mistake
 
     assert faults(told, order) == {2: "lost", 1: "XID 79"}
+
+
+def listed(mask: int, *entries: tuple[int, int, int]) -> pb.Sample:
+    message = sample()
+    message.process_mask = mask
+    for gpu, job, used_bytes in entries:
+        message.job_memory.add(gpu_index=gpu, slurm_job_id=job, used_bytes=used_bytes)
+    return message
+
+
+@pytest.mark.parametrize(
+    ("mask", "entries"),
+    [
+        pytest.param(0b10000, [], id="a GPU beyond the last"),
+        pytest.param(0b1, [(1, 7, 5)], id="a GPU that was not read"),
+        pytest.param(0b1, [(1 << 31, 7, 5)], id="no GPU at all"),
+        pytest.param(0b1, [(0, 7, 1 << 47)], id="more than any GPU has"),
+        pytest.param(0b1, [(0, 7, 5), (0, 7, 6)], id="a job twice"),
+        pytest.param(0b1, [(0, job, 5) for job in range(1_025)], id="too many"),
+    ],
+)
+def test_absurd_lists_of_processes_are_refused(
+    mask: int, entries: list[tuple[int, int, int]]
+) -> None:
+    with pytest.raises(ProbeError, match="job_memory"):
+        check_sample(listed(mask, *entries), read_hello(hello()))
+
+
+def test_a_list_of_processes_is_taken() -> None:
+    check_sample(listed(0b1010, (1, 7, 5), (1, 8, 5), (3, 0, 9)), read_hello(hello()))

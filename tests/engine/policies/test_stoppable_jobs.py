@@ -40,6 +40,19 @@ def test_only_the_last_ranking_is_known_as_its_own() -> None:
     assert jobs.by_attained_service(2.0).negative_values == [-2.0]
 
 
+def test_a_job_with_more_gpus_overtakes_and_equals_keep_their_order() -> None:
+    narrow = running(1, gpus=1, submit_s=0.0, earlier_s=100.0, started_s=0.0)
+    wide = running(2, gpus=8, submit_s=1.0, earlier_s=0.0, started_s=0.0)
+    alike = running(3, gpus=8, submit_s=2.0, earlier_s=0.0, started_s=0.0)
+    jobs = stoppable(narrow, wide, alike)
+    for at_s, order in ((0.0, "132"), (10.0, "132"), (14.0, "132"), (20.0, "321"), (30.0, "321")):
+        ranking = jobs.by_attained_service(at_s)
+        assert "".join(record.job_id for record in ranking.jobs) == order
+        values = [-record.attained_gpu_s(at_s) for record in ranking.jobs]
+        assert ranking.negative_values == values
+        assert jobs.is_ranking(ranking.jobs)
+
+
 def test_it_is_a_sequence_in_the_order_given() -> None:
     one, other = (
         running(number, gpus=1, submit_s=0.0, earlier_s=0.0, started_s=0.0) for number in (1, 2)

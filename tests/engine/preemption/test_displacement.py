@@ -174,6 +174,27 @@ class TestLeastVictimCount:
         spec = job("9", gpus=2, partition="other")
         assert least_victim_count(cluster, spec, spec.shapes, victims) is None
 
+    def test_in_one_rack_each_rack_is_counted_alone(self) -> None:
+        cluster = Cluster()
+        for number, name in enumerate("abcd"):
+            cluster.apply_node(node(name, 4, rack=f"r{number % 2}"))
+        cluster.hold(ONE, [share("a", 0, 1, 2, 3)])
+        cluster.hold(TWO, [share("b", 0, 1, 2, 3)])
+        cluster.hold(THREE, [share("c", 0)])
+        cluster.hold(JobId("4"), [share("d", 0)])
+        victims = [ONE, TWO, THREE]
+        for gpus, nodes, in_a_rack, count in (
+            (3, 2, False, 0),
+            (3, 2, True, 1),
+            (4, 2, False, 2),
+            (4, 2, True, 3),
+            (4, 3, False, 3),
+            (3, 3, True, None),
+        ):
+            spec = job("9", gpus=gpus, nodes=nodes)
+            least = least_victim_count(cluster, spec, spec.shapes, victims, in_a_rack)
+            assert least == count
+
 
 class TestForeseenGang:
     """What counts say of a gang of whole nodes is what the search finds."""

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from tests.engine.conftest import HarnessFactory
 
-from roost_engine.domain.events import JobQueued, JobWithdrawn, NodeLost
+from roost_engine.domain.events import JobQueued, JobWithdrawn, NodeLost, NodeSeen
 from roost_engine.domain.model import JobId, JobSpec, NodeName, NodeSpec
 from roost_engine.engine import EngineConfig, Passing
 from roost_engine.job_record import JobState
@@ -187,6 +187,15 @@ def test_a_failed_migration_is_tried_again_when_a_useful_node_gains_capacity(
     assert preempted(harness.end(ends)) == {"9": None}
     harness.stop("9")
     assert holds(harness, "9") == {node_name: 8}
+
+
+def test_a_new_node_may_be_closer_to_a_job_that_was_as_close_as_could_be(
+    make: HarnessFactory,
+) -> None:
+    harness = make([node("a", rack="r0"), node("b", rack="r1")])
+    harness.run(job("9", gpus=8, nodes=2))
+    assert not preempted(harness.advance(10.0))
+    assert preempted(harness.feed(NodeSeen(at_s=10.0, node=node("c", rack="r0")))) == {"9": None}
 
 
 def test_a_job_within_its_lease_does_not_migrate(make: HarnessFactory) -> None:

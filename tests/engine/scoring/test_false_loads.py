@@ -24,7 +24,7 @@ def test_wrapped_and_absurd_counters_give_finite_scores_and_no_fault(value: floa
     assert np.isfinite(found).all()
     assert (found <= base + 1e-4).all()
     assert (base - found).max() < 2.0  # no neighbour costs more than a full load does
-    vectors = [scored().around.residents(cluster, node).vectors for node in (0, 1)]
+    vectors = [scored().neighbourhood.residents(cluster, node).vectors for node in (0, 1)]
     assert all(((each >= 0) & (each <= 1)).all() for each in vectors)
 
 

@@ -4,7 +4,7 @@ from tests.engine.scoring.graph_cluster import cluster_of
 
 from roost_engine.domain.model import NodeName
 from roost_engine.domain.topology import Level, Link, LinkMatrix
-from roost_engine.scoring.neighbour_levels import around, others_count
+from roost_engine.scoring.neighbour_levels import masks_near, others_count
 
 
 def test_gpus_around_a_set() -> None:
@@ -15,6 +15,6 @@ def test_gpus_around_a_set() -> None:
     cluster = cluster_of([[2]])
     rows = tuple(tuple(None if a == b else link(a, b) for b in range(8)) for a in range(8))
     cluster.apply_topology(NodeName("n0-0"), LinkMatrix(rows), ())
-    assert around(cluster.table(0), 0b1) == (0b10, 0b1110)
+    assert masks_near(cluster.table(0), 0b1) == (0b10, 0b1110)
     assert others_count(cluster, 0, 0b11) == 6.0
     assert others_count(cluster, 0, 0xFF) == 1.0

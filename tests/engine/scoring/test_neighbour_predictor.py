@@ -16,7 +16,7 @@ def nothing(job_id: JobId) -> None:
 
 def test_a_job_is_predicted_what_the_score_predicted_of_it() -> None:
     cluster, score = two_nodes(4, 4), scored()
-    predictor = NeighbourPredictor(score.interference, score.around.communicates)
+    predictor = NeighbourPredictor(score.interference, score.neighbourhood.communicates)
     cluster.hold(JobId("9"), [NodeShare(NodeName("n0-0"), (4, 5), 1, 0)])
     found = predictor.predict(cluster, JobId("9"), nothing)
     assert found is not None

@@ -162,8 +162,8 @@ def test_switch_and_socket_are_levels_of_their_own() -> None:
         cluster.hold(JobId(str(number)), [NodeShare(NodeName("n"), gpus, 1, 0)])
     score, question = scored(), question_of(cluster, 1)
     score.score_within(question)
-    residents = score.around.residents(cluster, 0)
-    assert score.around.level(cluster, 0, residents, 0b10).tolist() == [0, 1, 2]
+    residents = score.neighbourhood.residents(cluster, 0)
+    assert score.neighbourhood.level(cluster, 0, residents, 0b10).tolist() == [0, 1, 2]
 
 
 def _link(a: int, b: int) -> Link:
@@ -211,10 +211,10 @@ def test_the_heuristic_answers_when_the_model_cannot() -> None:
 def test_communication_on_one_node_is_a_quarter_of_the_rack_s() -> None:
     score = NeighbourScore(FakeInterference())
     score.expect(lambda job, gpus: Communication(0.0, 0.5, 0.6))
-    found = score.around.communicates(None, 4)
+    found = score.neighbourhood.communicates(None, 4)
     assert found.local_frac == pytest.approx(1 / 5)
     assert found.rack_frac == 0.5
-    assert score.around.communicates(None, 1).local_frac == 0.0
+    assert score.neighbourhood.communicates(None, 1).local_frac == 0.0
 
 
 def named(job_id: str, name: str) -> JobSpec:

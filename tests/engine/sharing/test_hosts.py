@@ -199,9 +199,9 @@ def test_a_job_is_offered_again_once_it_is_quiet_and_its_memory_is_that_of_one_r
     hosts = site_with(First(seen_gib=35)).engine.seating
     assert hosts is not None
     record = job(HOST)
-    assert hosts.hosts.needed_bytes(record) == 35 * GIB
+    assert hosts.needs.needed_bytes(record) == 35 * GIB
     hosts.note(JobsStopped(at_s=3.0, job_ids=(HOST,)))
-    assert hosts.hosts.needed_bytes(record) == 0
+    assert hosts.needs.needed_bytes(record) == 0
 
 
 def test_a_first_job_that_slowed_is_asked_about_with_its_own_user_s_reports() -> None:

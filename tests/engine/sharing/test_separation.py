@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from roost_engine.domain.actions import Preempt
-from roost_engine.domain.events import NodeSeen, SpeedSeen
+from roost_engine.domain.events import MemorySeen, NodeSeen, SpeedSeen
 from roost_engine.domain.model import JobId, JobSpec
 from roost_engine.engine import EngineConfig
 from roost_engine.job_record import JobState
@@ -284,3 +284,45 @@ class SeparationMachine(RuleBasedStateMachine):
 
 SeparationMachine.TestCase.settings = settings(max_examples=40, stateful_step_count=25)
 TestSeparation = SeparationMachine.TestCase
+
+
+def overfull_pair(site: EngineHarness, *, checkpoint_s: float | None = 60.0) -> None:
+    """Have two jobs share the GPU of 40 GiB, of which one outgrows the GiB that it stated."""
+    site.run(asks("1", checkpoint_s=checkpoint_s), asks("2"))
+    site.feed(MemorySeen(at_s=site.now_s, job_id=JobId("1"), used_bytes=40 * GIB))
+
+
+def test_a_job_that_outgrew_its_memory_leaves_at_once_if_that_may_fail_the_other() -> None:
+    site = site_of()
+    overfull_pair(site)
+    assert asked_to_stop(site) == ["1"]
+    assert site.reason("1") == (
+        "leaves a shared GPU: job 1 was seen to use 40 GiB of a GPU, more than it counted with,"
+        " and job 2 needs 1 of 40"
+    )
+    site.stop("1")
+    assert site.state("1") is JobState.WAITING  # beside job 2 there is no place for it
+    site.engine.check_invariants()
+
+
+def test_a_job_that_kept_to_its_memory_is_not_stopped_for_the_other_one() -> None:
+    site = site_of()
+    overfull_pair(site, checkpoint_s=None)
+    settle(site)
+    assert not asked_to_stop(site)
+
+
+def test_a_job_that_outgrew_its_memory_stays_where_both_fit_or_the_other_has_ended() -> None:
+    site = site_of()
+    site.run(asks("1"), asks("2"))
+    site.feed(MemorySeen(at_s=site.now_s, job_id=JobId("1"), used_bytes=39 * GIB))
+    assert not asked_to_stop(site)
+    site.end("2")
+    site.feed(MemorySeen(at_s=site.now_s, job_id=JobId("1"), used_bytes=40 * GIB))
+    assert not asked_to_stop(site)
+
+
+def test_separation_off_nothing_leaves_for_want_of_memory() -> None:
+    site = site_of(separation=None)
+    overfull_pair(site)
+    assert not asked_to_stop(site)

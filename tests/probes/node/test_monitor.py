@@ -1,9 +1,10 @@
 """The monitor continues, whatever the driver does."""
 
 import dataclasses
+from collections.abc import Collection
 from pathlib import Path
 
-from roost_probe.driver.readings import DriverFacts, DriverLoad, GpuFacts, GpuLoad
+from roost_probe.driver.readings import DriverFacts, DriverLoad, GpuFacts, GpuLoad, JobMemory
 from roost_probe.errors import DriverFault
 from roost_probe.node.monitor import Monitor
 
@@ -20,7 +21,8 @@ class ScriptedDriver:
         self.answer_load: DriverLoad | DriverFault = DriverLoad(
             at_s=0.0, gpus=(GpuLoad(),) * gpu_count
         )
-        self.facts_count = 0
+        self.answer_jobs: JobMemory | DriverFault = JobMemory(gpus=(((7, 9),),) * gpu_count)
+        self.facts_count = self.jobs_count = 0
 
     async def facts(self) -> DriverFacts:
         self.facts_count += 1
@@ -32,6 +34,12 @@ class ScriptedDriver:
         if isinstance(self.answer_load, DriverFault):
             raise self.answer_load
         return self.answer_load
+
+    async def jobs(self, gpus: Collection[int]) -> JobMemory:
+        self.jobs_count += 1
+        if isinstance(self.answer_jobs, DriverFault):
+            raise self.answer_jobs
+        return self.answer_jobs
 
     async def close(self) -> None:
         return None
@@ -133,3 +141,29 @@ async def test_another_number_of_gpus_is_never_sent_before_its_hello(tmp_path: P
     assert (mismatched.gpu_count, len(monitor.topology.gpus)) == (2, 2)
     assert (await monitor.step()).gpu_count == 1
     assert len(monitor.topology.gpus) == 1
+
+
+async def test_processes_are_read_where_roostd_wants_it(tmp_path: Path) -> None:
+    driver = ScriptedDriver()
+    monitor = make(driver, tmp_path)
+    assert (await monitor.step()).process_mask == 0
+
+    monitor.processes.set_interval(10.0)
+    sample = await monitor.step()
+
+    assert (sample.process_mask, len(sample.job_memory)) == (0b11, 2)
+    assert driver.jobs_count == 1
+
+
+async def test_a_driver_that_fails_at_processes_still_reports_loads(tmp_path: Path) -> None:
+    driver = ScriptedDriver()
+    monitor = make(driver, tmp_path)
+    monitor.processes.set_interval(10.0)
+    driver.answer_jobs = DriverFault("hangs")
+    await monitor.step()
+    before = monitor.revision
+
+    sample = await monitor.step()
+
+    assert (sample.gpu_count, sample.process_mask) == (2, 0)
+    assert (driver.jobs_count, monitor.revision, monitor.fault) == (1, before, None)

@@ -1,16 +1,20 @@
 """MPS for jobs that share a GPU: who gets it, and when it starts and stops. No GPU is needed."""
 
 import os
+import shutil
+import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from tests.conftest import open_folder
+from tests.e2e.ledger import until
 from tests.slurm_glue.hooks.test_hooks import World
 
 from roost_slurm.hooks import hook_mps, hooks
-from roost_slurm.hooks.hook_mps import Mps
+from roost_slurm.hooks.hook_mps import InsideJob, Mps
 from roost_slurm.hooks.hooks import HookName
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="hooks start MPS as another user: root")
@@ -101,6 +105,108 @@ def test_a_crashed_daemon_is_started_again_for_the_next_job(node: Node) -> None:
     assert node.mps.lines(7) == []
     node.mps.stop(8)
     assert node.asked[-1] == f"{ALICE} 3 quit"
+
+
+LeftOver = Callable[[int, int], "subprocess.Popen[bytes]"]
+
+
+@pytest.fixture
+def left_over(node: Node) -> Iterator[LeftOver]:
+    """Starts what stands for a daemon of a GPU that does not answer, as a user."""
+    program = node.log.with_name("nvidia-cuda-mps-server")
+    shutil.copy("/bin/sleep", program)
+    started = list[subprocess.Popen[bytes]]()
+
+    def start(gpu: int, user_id: int) -> subprocess.Popen[bytes]:
+        pipe = str(node.mps.folder / str(gpu) / "pipe")
+        environment = {"CUDA_MPS_PIPE_DIRECTORY": pipe}
+        process = subprocess.Popen([program, "600"], env=environment, user=user_id)
+        started.append(process)
+        name = Path(f"/proc/{process.pid}/comm")
+        until(lambda: name.read_text() == "nvidia-cuda-mps\n", "the stand-in runs")
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+def test_a_daemon_that_does_not_answer_is_left_to_its_clients(
+    node: Node, left_over: LeftOver
+) -> None:
+    node.mps.start(7, ALICE, 3)
+    busy = left_over(3, ALICE)
+    node.crash(3)
+    before = node.mps.lines(7)
+    assert not node.mps.start(8, ALICE, 3)
+    assert busy.poll() is None
+    assert node.mps.lines(7) == before
+    assert node.mps.lines(8) == []
+
+
+def test_what_does_not_end_is_killed_once_it_has_no_clients(
+    node: Node, left_over: LeftOver
+) -> None:
+    node.mps.start(7, ALICE, 3)
+    mine, of_another_gpu = left_over(3, ALICE), left_over(5, ALICE)
+    node.crash(3)
+    node.mps.stop(7)
+    assert mine.wait(60) == -signal.SIGKILL
+    assert of_another_gpu.poll() is None
+
+
+def test_what_another_user_s_jobs_left_is_killed_and_replaced(
+    node: Node, left_over: LeftOver
+) -> None:
+    node.mps.start(7, ALICE, 3)
+    (node.mps.folder / "3" / "jobs" / "7").unlink()  # Epilog was killed there
+    old = left_over(3, ALICE)
+    assert node.mps.start(8, BOB, 3)
+    assert old.wait(60) == -signal.SIGKILL
+    assert node.mps.owner(3) == BOB
+
+
+def test_a_folder_that_is_half_removed_keeps_no_later_job_away(node: Node) -> None:
+    node.mps.start(7, ALICE, 3)
+    shutil.rmtree(node.mps.folder / "3" / "jobs")
+    assert node.mps.start(8, BOB, 3)
+    shutil.rmtree(node.mps.folder / "3" / "pipe")
+    node.mps.stop(8)
+    assert list(node.mps.folder.iterdir()) == []
+
+
+@pytest.mark.parametrize("umask", [0o077, 0o000])
+def test_whatever_umask_slurmd_has_the_pipe_is_reached_by_its_user_alone(
+    node: Node, umask: int
+) -> None:
+    before = os.umask(umask)
+    try:
+        node.mps.start(7, ALICE, 3)
+    finally:
+        os.umask(before)
+    modes = {name: (node.mps.folder / name).stat().st_mode & 0o777 for name in ("", "3", "3/jobs")}
+    assert set(modes.values()) == {0o755}
+    assert (node.mps.folder / "3" / "pipe").stat().st_mode & 0o777 == 0o700
+
+
+def test_a_prolog_inside_the_job_starts_nothing(node: Node, tmp_path: Path) -> None:
+    cgroups = tmp_path / "cgroup"
+    cgroups.write_text("0::/system.slice/slurmstepd.scope/job_7/step_extern/user\n")
+    with pytest.raises(InsideJob, match="RunInJob"):
+        replace(node.mps, cgroups=cgroups).start(7, ALICE, 3)
+    assert node.asked == []
+    cgroups.write_text("0::/system.slice/slurmd.service\n")
+    assert replace(node.mps, cgroups=cgroups).start(7, ALICE, 3)
+
+
+def test_a_user_with_jobs_on_two_gpus_has_a_daemon_on_each(node: Node) -> None:
+    node.mps.start(7, ALICE, 3)
+    node.mps.start(8, ALICE, 5)
+    assert node.mps.lines(7)[0] != node.mps.lines(8)[0]
+    node.mps.stop(7)
+    assert node.asked == [f"{ALICE} 3 -d", f"{ALICE} 5 -d", f"{ALICE} 3 quit"]
+    assert node.mps.lines(8) != []
 
 
 def test_a_crash_leaves_nothing_to_the_next_user(node: Node) -> None:

@@ -27,13 +27,20 @@ def loud_net() -> SelectorNet:
     return net
 
 
-@pytest.mark.parametrize(("decision_count", "job_count"), [(1, 1), (1, 40), (3, 7), (8, 128)])
-def test_it_answers_what_the_network_does(decision_count: int, job_count: int) -> None:
-    torch.manual_seed(decision_count)
+def lines(jobs: torch.Tensor, counts: torch.Tensor) -> torch.Tensor:
+    """Return the first jobs of each decision, one below the other."""
+    return torch.cat([one[:count] for one, count in zip(jobs, counts, strict=True)])
+
+
+@pytest.mark.parametrize("counts", [[1], [40], [3, 7, 1], [128, 1, 2, 60, 5, 5, 31, 2], [2, 0, 3]])
+def test_it_answers_what_the_network_does(counts: list[int]) -> None:
+    torch.manual_seed(len(counts))
     net = loud_net()
-    jobs, cluster = questions(decision_count, job_count)
+    jobs, cluster = questions(len(counts), max(counts))
+    count = torch.tensor(counts)
     with torch.inference_mode():
-        wanted, found = net(jobs, cluster), DenseSelector(net)(jobs, cluster)
+        wanted = lines(net(jobs, cluster), count)
+        found = DenseSelector(net)(lines(jobs, count), cluster, count)
     assert found.shape == wanted.shape
     assert torch.allclose(found, wanted, rtol=1e-4, atol=1e-4)
 
@@ -42,10 +49,11 @@ def test_what_the_network_learns_later_is_not_seen() -> None:
     torch.manual_seed(0)
     net = loud_net()
     jobs, cluster = questions(2, 3)
+    question = jobs.flatten(0, 1), cluster, torch.tensor([3, 3])
     dense = DenseSelector(net)
-    before = dense(jobs, cluster)
+    before = dense(*question)
     with torch.no_grad():
         for weight in net.parameters():
             weight.mul_(2.0)
-    assert torch.equal(dense(jobs, cluster), before)
-    assert not torch.allclose(net(jobs, cluster), before)
+    assert torch.equal(dense(*question), before)
+    assert not torch.allclose(net(jobs, cluster).flatten(), before)

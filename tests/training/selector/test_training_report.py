@@ -32,3 +32,13 @@ def test_a_chart_shows_every_point_inside_its_frame() -> None:
 def test_without_points_there_is_no_chart_and_one_point_is_enough() -> None:
     assert chart("curve", []) == ""
     assert chart("curve", [(1.0, 0.0)]).count("<circle") == 1
+
+
+def test_labels_stay_inside_the_frame() -> None:
+    points = [(0.0, 38_430.0), (1.0, 999_999.0), (2.0, -3.97e7), (3.0, 0.0003569)]
+    for point in points:
+        svg = ElementTree.fromstring(chart("curve", [point]).partition("</h2>")[2])
+        labels = [one for one in svg if one.attrib.get("text-anchor") == "end"]
+        assert labels
+        for one in labels:  # a digit of the page's font takes 7 of the width
+            assert float(one.attrib["x"]) >= 7 * len(one.text or "")

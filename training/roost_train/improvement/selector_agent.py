@@ -1,6 +1,7 @@
 """A policy that decides in an environment: the best choice, or one drawn by its probability."""
 
 from collections.abc import Sequence
+from itertools import accumulate
 
 import numpy as np
 import torch
@@ -11,7 +12,7 @@ from roost_train.environments.decisions import Decision, DecisionBatch, Trial
 from roost_train.improvement.exploration import forced_action
 from roost_train.networks.dense_selector import DenseSelector
 from roost_train.networks.policy_net import PolicyNet
-from roost_train.networks.selector_net import SelectorNet, masked_logs
+from roost_train.networks.selector_net import SelectorNet
 
 _ACTION_STREAM = 41  # keeps the draws of actions apart from those of episodes
 
@@ -33,7 +34,8 @@ class SelectorAgent:
     def __init__(
         self, net: PolicyNet, draw_seed: int | None = None, explore_frac: float = 0.0
     ) -> None:
-        self._ranks = DenseSelector(net) if isinstance(net, SelectorNet) else net
+        self._net = net
+        self._dense = DenseSelector(net) if isinstance(net, SelectorNet) else None
         self._draw_seed, self._explore_frac = draw_seed, explore_frac
         self._rngs: dict[int, np.random.Generator] = {}
 
@@ -46,18 +48,30 @@ class SelectorAgent:
 
     def logs_of(self, choices: Sequence[Choices[Seen]]) -> list[NDArray[np.float64]]:
         """Return the log-probability of each action of each decision: [job + 1], -inf masked."""
-        batch = DecisionBatch.of(
-            [
-                Decision(one.seen.jobs, one.seen.cluster, one.mask, int(one.mask.argmax()))
-                for one in choices
-            ]
-        )
+        pairs = zip(self._ranks_of(choices), choices, strict=True)
+        return [_masked_logs(ranks, one.mask) for ranks, one in pairs]
+
+    def _ranks_of(self, choices: Sequence[Choices[Seen]]) -> Sequence[NDArray[np.float32]]:
+        """Return the ranks of each decision's options; that of "none" is 0."""
         with torch.inference_mode():
-            logs = masked_logs(self._ranks(batch.jobs, batch.cluster), batch.mask).double().numpy()
-        return [
-            np.concatenate((line[: one.none], line[-1:]))
-            for line, one in zip(logs, choices, strict=True)
-        ]
+            if self._dense is None:
+                batch = DecisionBatch.of(
+                    [
+                        Decision(one.seen.jobs, one.seen.cluster, one.mask, int(one.mask.argmax()))
+                        for one in choices
+                    ]
+                )
+                padded = self._net(batch.jobs, batch.cluster).numpy()
+                return [line[: one.none] for line, one in zip(padded, choices, strict=True)]
+            jobs = np.concatenate([one.seen.jobs for one in choices])
+            cluster = np.stack([one.seen.cluster for one in choices])
+            counts = [one.none for one in choices]
+            ranks = self._dense(
+                torch.from_numpy(jobs), torch.from_numpy(cluster), torch.tensor(counts)
+            )
+        ends = list(accumulate(counts))
+        flat = ranks.numpy()
+        return [flat[end - count : end] for end, count in zip(ends, counts, strict=True)]
 
     def draw(self, run: DecisionRun, choices: Choices[Seen], logs: NDArray[np.float64]) -> int:
         """Return an action of a run by the log-probabilities of its decision."""
@@ -80,3 +94,13 @@ class SelectorAgent:
             streams = [_ACTION_STREAM, self._draw_seed, run.seed]
             rng = self._rngs[run.seed] = np.random.default_rng(streams)
         return rng
+
+
+def _masked_logs(ranks: NDArray[np.float32], mask: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """Return the log-probability of each action, [option + 1]; as selector_net.masked_logs."""
+    logits = np.zeros(len(mask))
+    logits[:-1] = ranks
+    logits[~mask] = -np.inf
+    logits -= logits.max()
+    logits -= np.log(np.exp(logits).sum())
+    return logits

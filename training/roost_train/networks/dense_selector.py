@@ -20,20 +20,29 @@ class DenseSelector:
     def __init__(self, net: SelectorNet) -> None:
         self._weights = {name: torch.tensor(one) for name, one in net.to_weights().items()}
 
-    def __call__(self, jobs: torch.Tensor, cluster: torch.Tensor) -> torch.Tensor:
-        """Return the ranks, [decision, job]; see SelectorNet.forward."""
-        count, most, _ = jobs.shape
-        lines = jobs.reshape(count * most, -1)
-        context = self._context_of(cluster)
-        image = torch.relu(self._layer("job_conv1", lines))
+    def __call__(
+        self, jobs: torch.Tensor, cluster: torch.Tensor, counts: torch.Tensor
+    ) -> torch.Tensor:
+        """Return the ranks, [line]; see SelectorNet.forward.
+
+        Queues differ in length, and a batch that is padded to the longest is mostly padding: so the
+        jobs of all decisions stand one below the other.
+
+        Args:
+            jobs: [line, JOB_COLUMNS], those of the first decision first.
+            cluster: [decision, CLUSTER_COLUMNS].
+            counts: int64 [decision], jobs of each.
+        """
+        context, weights = self._context_of(cluster), self._weights
+        image = torch.relu(self._layer("job_conv1", jobs))
         image = torch.relu(self._layer("job_conv2", image))
-        weights = self._weights
-        own = image @ weights["head1_image"] + lines @ weights["head1_numbers"]
         shared = torch.addmm(weights["head1_bias"], context, weights["head1_context"])
-        first = torch.relu(own.reshape(count, most, -1) + shared[:, None])
-        second = torch.relu(self._layer("head2", first.reshape(count * most, -1)))
-        ranks = self._layer("head3", second) + lines @ weights["skip"]
-        return ranks.reshape(count, most) - self._layer("none", context)
+        first = torch.repeat_interleave(shared, counts, dim=0)
+        first.addmm_(image, weights["head1_image"]).addmm_(jobs, weights["head1_numbers"])
+        second = torch.relu(self._layer("head2", first.relu_()))
+        ranks = self._layer("head3", second).addmm_(jobs, weights["skip"])
+        none = torch.repeat_interleave(self._layer("none", context), counts, dim=0)
+        return (ranks - none)[:, 0]
 
     def _context_of(self, cluster: torch.Tensor) -> torch.Tensor:
         """Return what is known of the cluster, [decision, hidden]."""

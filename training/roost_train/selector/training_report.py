@@ -65,7 +65,7 @@ def chart(title: str, points: Sequence[tuple[float, float]]) -> str:
     places = [(across(x), down(y)) for x, y in points]
     grid = "".join(
         f'<line x1="{_LEFT}" x2="{_WIDTH - 10}" y1="{down(y):.1f}" y2="{down(y):.1f}"/>'
-        f'<text x="{_LEFT - 6}" y="{down(y) + 4:.1f}" text-anchor="end">{y:.4g}</text>'
+        f'<text x="{_LEFT - 6}" y="{down(y) + 4:.1f}" text-anchor="end">{_label(y)}</text>'
         for y in (min(ys), (min(ys) + max(ys)) / 2, max(ys))
     )
     ends = "".join(
@@ -93,3 +93,10 @@ def _table(kind: str, lines: Sequence[Mapping[str, Any]]) -> str:
         for line in lines
     )
     return f"<h2>{escape(kind.capitalize())}</h2><table><tr>{head}</tr>{body}</table>"
+
+
+def _label(y: float) -> str:
+    """Return a value as it stands beside the frame, in 9 characters at most."""
+    if abs(y) < 1e4:
+        return f"{y:.4g}"
+    return f"{y:,.0f}" if abs(y) < 1e6 else f"{y:.1e}"

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Protocol, TypeAlias
 
@@ -27,6 +27,7 @@ from roost_engine.domain.events import (
     JobEnded,
     JobQueued,
     JobStarted,
+    LoadSeen,
     NodeSeen,
     Tick,
 )
@@ -44,6 +45,8 @@ _log = structlog.get_logger(__name__)
 # After so many events, or so much CPU time, the other tasks may run, among them the gRPC services.
 _TURN_EVENTS = 200
 _TURN_S = 0.005
+_LOADS_TURN_S = 0.001  # an answer to an agent takes some eight turns
+_LOADS_FRAC = 0.15  # of the time, for which load is read where that takes more than a turn
 
 
 StepObserver: TypeAlias = Callable[[Event, Sequence[Action]], None]
@@ -69,6 +72,8 @@ class DecisionLoop:
 
     Nothing is awaited between a step and the recording of its actions. Load is read from the board
     only before a step that may place a job: the engine gets the newest load of each node, once.
+    That takes .1 ms a node, so for a large cluster it takes many turns, for which the step waits,
+    and load is then not read again for a while.
 
     Args:
         state: holds the engine; a reload replaces it there.
@@ -98,6 +103,8 @@ class DecisionLoop:
         self._wake_at_s = float("inf")
         self._next_beat_s = 0.0
         self._last_at_s = 0.0
+        self._loads: Iterator[LoadSeen] | None = None  # those that are being read
+        self._loads_cost_s = self._loads_due_s = 0.0
 
     def put(self, event: Event) -> None:
         """Queue an event."""
@@ -128,6 +135,7 @@ class DecisionLoop:
                 dropped for it. Events of `report` are kept: administrators wait for them.
         """
         self._wake_at_s = float("inf")
+        self._loads = None
         reported = [event for event, _ in self._awaited]
         self._events.clear()
         self._events.extend(events)  # thousands: the turns apply them, so that no turn is long
@@ -142,9 +150,9 @@ class DecisionLoop:
             self._events.append(Tick(at_s=now_s))
         batch = [self._events.popleft() for _ in range(min(len(self._events), _TURN_EVENTS))]
         self._metrics.queue_length.set(len(self._events))
-        if self._may_place(batch):
-            for load in self._state.board.take_loads():
-                self._step(load)
+        if self._may_place(batch) and not self._read_loads(now_s):
+            self._events.extendleft(reversed(batch))
+            return
         end_s = time.thread_time() + _TURN_S
         for place, event in enumerate(batch):
             if place and time.thread_time() > end_s:
@@ -153,6 +161,25 @@ class DecisionLoop:
             self._step(event)
             while self._awaited and self._awaited[0][0] is event:
                 self._awaited.popleft()[1].set()
+
+    def _read_loads(self, now_s: float) -> bool:
+        """Report new load to the engine for a turn; return whether all is reported."""
+        if self._loads is None:
+            if now_s < self._loads_due_s:
+                return True
+            self._loads, self._loads_cost_s = self._state.board.take_loads(), 0.0
+        began_s, is_whole = time.thread_time(), True
+        for load in self._loads:
+            self._step(load)
+            if time.thread_time() > began_s + _LOADS_TURN_S:
+                is_whole = False
+                break
+        self._loads_cost_s += time.thread_time() - began_s
+        if is_whole:
+            self._loads = None
+            if self._loads_cost_s > _LOADS_TURN_S:
+                self._loads_due_s = now_s + self._loads_cost_s / _LOADS_FRAC
+        return is_whole
 
     def _may_place(self, batch: list[Event]) -> bool:
         """Whether the engine may place a job in this turn, for which it reads load."""

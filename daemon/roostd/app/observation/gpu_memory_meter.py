@@ -1,12 +1,14 @@
 """Learns how much GPU memory kinds of jobs use, from the probes' samples; for jobs that share GPUs.
 
-Every half minute it looks at the jobs that run. Memory is known of GPUs, not of jobs: a run that
-shared a GPU, or had one whose probe was silent at a poll, teaches nothing. Nor does one that was
-seen twice only: its use may not have come to its highest. What was learned is stored in the state
-folder, every five minutes in which a job ended and when the daemon stops.
+Every half minute it looks at the jobs that run. What a GPU's memory is used for is the job's that
+has the GPU alone; where jobs share it, it is that of each job's processes, as the probe lists them.
+A run that was not known of at a poll teaches nothing. Nor does one that was seen twice only: its
+use may not have come to its highest. What was learned is stored in the state folder, every five
+minutes in which it changed and when the daemon stops.
 
-A job that may share its GPUs, is alone on them and uses more than it was expected to need is
-reported to the engine, which then seats no job beside it for which the rest is too little.
+A job that may share its GPUs and outgrows what it counts with is reported to the engine, which then
+seats no job beside it, or beside another of its kind, for which the rest is too little. Where it
+shares them already and the two do not fit any more, that is logged.
 """
 
 from collections.abc import Callable
@@ -28,6 +30,7 @@ from roostd.telemetry.gpu_memory import (
     in_steps,
     read_peaks,
 )
+from roostd.telemetry.job_memory import used_by_holders
 from roostd.telemetry.probe_messages import column
 
 _log = structlog.get_logger(__name__)
@@ -43,8 +46,7 @@ class _Run:
 
     Attributes:
         peak_bytes: the highest use of any of its GPUs so far.
-        is_known: whether every poll found the use of all of its GPUs, and the job alone there;
-            else the run teaches nothing.
+        is_known: whether every poll found the use of all of its GPUs; else the run teaches nothing.
     """
 
     user_id: int
@@ -82,7 +84,7 @@ class GpuMemoryMeter:
     def store(self) -> None:
         """Store the peaks if they have changed."""
         self._stored_s, peaks = self._state.clock.now_s(), self._state.gpu_memory
-        if peaks.run_count == self._stored_count:
+        if peaks.change_count == self._stored_count:
             return
         new = self._path.with_suffix(".new")
         try:
@@ -91,7 +93,7 @@ class GpuMemoryMeter:
         except OSError as error:
             _log.error("gpu_memory_not_stored", path=str(self._path), error=str(error))
         else:
-            self._stored_count = peaks.run_count
+            self._stored_count = peaks.change_count
 
     def _look(self) -> None:
         held = set(self._state.engine.cluster.held_jobs())
@@ -116,13 +118,9 @@ class GpuMemoryMeter:
         return _Run(record.spec.user_id, record.spec.name)
 
     def _measure(self, job_id: JobId, run: _Run) -> None:
-        cluster = self._state.engine.cluster
         run.look_count += 1
-        if cluster.seats is not None and cluster.seats.partners(job_id):
-            run.is_known = False
-            return
-        for share in cluster.shares(job_id):
-            used = self._used_bytes(share)
+        for share in self._state.engine.cluster.shares(job_id):
+            used = self._used_bytes(job_id, share)
             if used is None:
                 run.is_known = False
             else:
@@ -133,23 +131,40 @@ class GpuMemoryMeter:
         seating, record = self._state.engine.seating, self._state.engine.find(job_id)
         if seating is None or not isinstance(record, JobRecord) or not record.spec.shares_gpus:
             return
-        if run.peak_bytes > seating.hosts.needed_bytes(record.spec):
-            used_bytes, now_s = in_steps(run.peak_bytes), self._state.clock.now_s()
-            self._emit(MemorySeen(at_s=now_s, job_id=job_id, used_bytes=used_bytes))
+        if run.peak_bytes <= seating.needs.needed_bytes(record.spec):
+            return
+        used_bytes, now_s = in_steps(run.peak_bytes), self._state.clock.now_s()
+        self._state.gpu_memory.note_outgrown(run.user_id, run.name, used_bytes)
+        self._emit(MemorySeen(at_s=now_s, job_id=job_id, used_bytes=used_bytes))
+        if partners := seating.seats.partners(job_id):
+            _log.warning(
+                "gpu_memory_outgrown",
+                job_id=job_id,
+                counted_bytes=record.spec.gpu_memory_bytes,
+                used_bytes=used_bytes,
+                beside=", ".join(partners),
+            )
 
-    def _used_bytes(self, share: NodeShare) -> int | None:
-        """Return the highest use of a job's GPUs on one node; None: not known of each of them."""
+    def _used_bytes(self, job_id: JobId, share: NodeShare) -> int | None:
+        """Return a job's highest use of its GPUs on one node; None: not known of each of them."""
         state = self._state
         report = state.board.report(share.node)
         if report is None or report.sample is None:
             return None
         if state.board.silent_s(report) > state.config.telemetry.stale_after_s:
             return None
-        used = column(report.sample.memory_used_bytes, report.hello.order)
-        found = [used[gpu] for gpu in share.gpu_indices if gpu < len(used)]
-        if len(found) < len(share.gpu_indices) or None in found:
-            return None
-        return max((int(each) for each in found if each is not None), default=0)
+        of_gpus = column(report.sample.memory_used_bytes, report.hello.order)
+        seats, highest = state.engine.cluster.seats, 0
+        for gpu in share.gpu_indices:
+            holders = {} if seats is None else seats.holders(share.node, gpu)
+            used = of_gpus[gpu] if gpu < len(of_gpus) else None
+            if len(holders) > 1:
+                of_jobs = used_by_holders(report, gpu, holders, state.job_ids)
+                used = None if of_jobs is None else of_jobs[job_id]
+            if used is None:
+                return None
+            highest = max(highest, int(used))
+        return highest
 
     def _stored(self) -> GpuMemoryPeaks:
         try:

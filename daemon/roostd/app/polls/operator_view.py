@@ -90,7 +90,9 @@ class OperatorView:
         }
         for job in snapshot.jobs:
             owner = owner_of(job, snapshot.details.get(job.number))
-            owners.update(dict.fromkeys(map(JobId, job.job_ids), owner))
+            for job_id in map(JobId, job.job_ids):
+                before = known.get(job_id)  # used again, it is no work for the garbage collector
+                owners[job_id] = before if before == owner else owner
         return owners
 
     def _left_queue(

@@ -72,15 +72,10 @@ class ShadowQuestions:
             await asyncio.sleep(max(TURN_S, took_s / _MOST_TIME_FRAC))
 
     async def turn(self) -> None:
-        """Ask one question if it is time, and hand over the jobs that are due.
-
-        With a long queue each step takes a while, so the daemon's other tasks have a turn between.
-        """
+        """Ask one question if it is time, and hand over the jobs that are due."""
         now_s = self._state.clock.now_s()
-        waiting = list(self._watch.waiting_jobs())
-        await asyncio.sleep(0)
-        jobs = list(self._asked_jobs(waiting, now_s)) if self._is_on else []
-        await asyncio.sleep(0)
+        waiting, first = await self._read_queue(now_s)
+        jobs = list(self._asked_jobs(first, now_s)) if self._is_on else []
         self._observe_starts(waiting, jobs, now_s)
         if now_s >= self._ask_at_s:
             asked = self._starts.next_question(jobs, now_s)
@@ -115,10 +110,19 @@ class ShadowQuestions:
             beyond_cap_count=sum(waited_s > limit_s for waited_s, _ in waits),
         )
 
-    def _asked_jobs(self, waiting: list[PendingJob], now_s: float) -> Iterator[AskedJob]:
+    async def _read_queue(self, now_s: float) -> tuple[list[PendingJob], list[PendingJob]]:
+        """Return the waiting jobs, and those of them to look at; a long queue's in a thread."""
+
+        def read() -> tuple[list[PendingJob], list[PendingJob]]:
+            waiting = list(self._watch.waiting_jobs())
+            bound = [one for one in waiting if one.spec.binding and one.spec.eligible_s <= now_s]
+            return waiting, list(_first_of_each(sorted(bound, key=_slurm_rank)))
+
+        return await asyncio.to_thread(read) if self._watch.is_queue_long else read()
+
+    def _asked_jobs(self, first: list[PendingJob], now_s: float) -> Iterator[AskedJob]:
         """Yield the jobs that wait for capacity, or for whatever Roost says, in Slurm's order."""
-        bound = [one for one in waiting if one.spec.binding and one.spec.eligible_s <= now_s]
-        for one in _first_of_each(sorted(bound, key=_slurm_rank)):
+        for one in first:
             record = self._record(one.spec.job_id)
             if record is None or now_s < record.queued_s + _PLACING_S:
                 continue

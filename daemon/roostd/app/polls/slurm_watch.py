@@ -101,6 +101,11 @@ class SlurmWatch:
         yield from self._view.running
         yield from self._view.waiting
 
+    @property
+    def is_queue_long(self) -> bool:
+        """Whether the queue is too long to be gone through in the event loop."""
+        return len(self._snapshot.jobs) > queue_look.LONG_QUEUE
+
     def is_running(self, job_id: JobId) -> bool:
         """Return whether a job held an allocation at the last poll."""
         return job_id in self._view.running
@@ -323,14 +328,13 @@ class SlurmWatch:
 
         while True:
             before = self._view
-            is_long = len(self._snapshot.jobs) > queue_look.LONG_QUEUE
-            found, cost_s = await asyncio.to_thread(look) if is_long else look()
+            found, cost_s = await asyncio.to_thread(look) if self.is_queue_long else look()
             if self._view is before:  # else a fresh engine was told of the queue meanwhile
                 break
         began_s = time.thread_time()
         self._show(found)
         cost_s += time.thread_time() - began_s
-        if is_long:  # its dump holds slurmctld's locks; that of a short queue starts a command
+        if self.is_queue_long:  # its dump holds slurmctld's locks; else a command starts, no more
             cost_s += min(dump_s, _MOST_DUMP_S)
         self._schedule.pause_after(cost_s)
         return found

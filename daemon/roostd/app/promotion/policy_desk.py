@@ -189,7 +189,7 @@ class PolicyDesk:
             at_epoch_s=self._state.clock.to_epoch_s(self._state.clock.now_s()),
             by=by,
             is_forced=bool(refusal),
-            evidence=promise(stored, self._rules.loss_margin_frac),
+            evidence=promise(stored, self._rules),
         )
         figures = {} if stored is None else figures_of(stored.found)
         self._audit("promote_policy", by, caller, **facts, refusal=refusal, **figures)

@@ -5,28 +5,25 @@ from roost_formats.journal.evaluation import Evaluation
 from roostd.config.config import PoliciesSection
 from roostd.ops.promotions import StoredEvaluation
 
-_SHORTEST_WAIT_LIMIT_S = 600.0
-_WAIT_LIMIT_P99S = 3.0  # times the predicted 99th percentile of completion times
 
-
-def promise(stored: StoredEvaluation | None, margin_frac: float) -> Evidence:
+def promise(stored: StoredEvaluation | None, rules: PoliciesSection) -> Evidence:
     """Return what a promoted policy is held to; it is rolled back where it falls behind.
 
     Args:
         stored: its comparison with the policy that decides; None: there is none.
-        margin_frac: by how much it may lose more.
+        rules: by how much it may be worse.
     """
     if stored is None:
-        return Evidence(margin_frac=margin_frac)
+        return Evidence(margin_frac=rules.loss_margin_frac)
     active, candidate = stored.found.active, stored.found.candidate
     p99_s = min(candidate.p99_jct_s, active.p99_jct_s)
-    limit_s = max(_WAIT_LIMIT_P99S * p99_s, _SHORTEST_WAIT_LIMIT_S)
+    limit_s = max(rules.wait_limit_p99s * p99_s, rules.wait_limit_s)
     return Evidence(
         # A policy that was promoted by force is held to what the active one promises.
         predicted_frac=min(candidate.lost_frac, active.lost_frac),
         predicted_gap=min(candidate.lost_frac - active.lost_frac, 0.0),
         wait_limit_s=limit_s,
-        margin_frac=margin_frac,
+        margin_frac=rules.loss_margin_frac,
     )
 
 

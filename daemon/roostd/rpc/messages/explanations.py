@@ -73,7 +73,7 @@ def _memory_problem(state: DaemonState, job: JobSpec) -> Iterator[str]:
     said, seating = state.comments.get(job.job_id), state.engine.seating
     if said is None or seating is None or not job.shares_gpus:
         return
-    needed_bytes = seating.hosts.needed_bytes(job)
+    needed_bytes = seating.needs.expected_bytes(job)
     if 0 < said.gpu_memory_bytes < needed_bytes:
         yield (
             f"memory: it states {_gib(said.gpu_memory_bytes)} of each GPU, and runs of this user"

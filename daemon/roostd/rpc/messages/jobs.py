@@ -165,8 +165,9 @@ def _recorded_job(state: DaemonState, job_id: JobId, record: KnownJob) -> pb.Job
 
 
 def _partners(state: DaemonState, job_id: JobId) -> str:
-    seats = state.engine.cluster.seats
-    return "" if seats is None else partners_in_words(seats, job_id)
+    seats, seating = state.engine.cluster.seats, state.engine.seating
+    needs = None if seating is None else seating.needs
+    return "" if seats is None else partners_in_words(seats, job_id, needs)
 
 
 def _add_real_links(

@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn, Self
 
 import grpc
 import structlog
@@ -12,6 +12,7 @@ import structlog
 from roost_engine.domain.errors import ProbeError
 from roost_proto.v1 import telemetry_pb2 as pb
 from roost_proto.v1 import telemetry_pb2_grpc as pb_grpc
+from roostd.config.config import Config
 from roostd.ops.metrics import Metrics
 from roostd.rpc.access.auth import may_speak_for, node_names
 from roostd.rpc.access.certificates import Revocations
@@ -39,6 +40,24 @@ from roostd.telemetry.probe_messages import (
 _log = structlog.get_logger(__name__)
 
 
+class Intervals(NamedTuple):
+    """What the daemon wants of probes.
+
+    Attributes:
+        sample_s: seconds from one sample to the next.
+        process_s: from one list of the processes on shared GPUs to the next; 0: none is wanted.
+    """
+
+    sample_s: float
+    process_s: float
+
+    @classmethod
+    def of(cls, config: Config) -> Self:
+        """Return what a configuration asks for."""
+        telemetry, shares = config.telemetry, config.sharing.enabled
+        return cls(telemetry.sample_interval_s, telemetry.process_interval_s if shares else 0.0)
+
+
 @dataclass(slots=True)
 class _Stream:
     """One probe's call."""
@@ -50,6 +69,7 @@ class _Stream:
     next_sequence: int | None = None  # None: any number
     awaits_hello: bool = True
     bad_count: int = 0
+    intervals: Intervals | None = None  # that the probe was told
     list_version: int = -1  # of revoked certificates, with which the caller was compared
 
 
@@ -60,7 +80,7 @@ class TelemetryService(pb_grpc.TelemetryServicer):
         board: stores the reports.
         metrics: counts the messages.
         version: of this daemon.
-        sample_interval_s: returns the interval in effect; a reload may change it.
+        intervals: returns those in effect; a reload may change them, and probes are told.
         max_stream_count: further streams are refused.
         revocations: certificates that are no longer believed.
     """
@@ -70,12 +90,12 @@ class TelemetryService(pb_grpc.TelemetryServicer):
         board: ProbeBoard,
         metrics: Metrics,
         version: str,
-        sample_interval_s: Callable[[], float],
+        intervals: Callable[[], Intervals],
         max_stream_count: int,
         revocations: Revocations,
     ) -> None:
         self._board, self._metrics, self._version = board, metrics, version
-        self._sample_interval_s, self._max_stream_count = sample_interval_s, max_stream_count
+        self._intervals, self._max_stream_count = intervals, max_stream_count
         self._peers, self._revocations = Peers(), revocations
         self._stream_count, self._reads = 0, GatheredReads(self._take)
 
@@ -89,7 +109,7 @@ class TelemetryService(pb_grpc.TelemetryServicer):
                 f"{self._max_stream_count} probes are connected; raise listen.max_node_count",
             )
         # Five times the rate that the daemon asked for is a broken probe, not jitter.
-        limit = RateLimit(5.0 / self._sample_interval_s(), 30.0)
+        limit = RateLimit(5.0 / self._intervals().sample_s, 30.0)
         stream = _Stream(context, limit, host_of(context.peer()))
         if not self._peers.admit_silent_stream(stream.host):
             self._metrics.samples_rejected.labels("streams").inc()
@@ -150,6 +170,8 @@ class TelemetryService(pb_grpc.TelemetryServicer):
             sample.sequence,
         ):
             return False
+        if stream.intervals != self._intervals():
+            return False
         is_checked = (
             report.is_suspect or stream.next_sequence is None or not sample.sequence % CHECKED_EVERY
         )
@@ -176,7 +198,7 @@ class TelemetryService(pb_grpc.TelemetryServicer):
             self._metrics.samples_rejected.labels("rate").inc()
             await stream.context.abort(
                 grpc.StatusCode.RESOURCE_EXHAUSTED,
-                f"too many messages; want one every {self._sample_interval_s():g} s",
+                f"too many messages; want one every {self._intervals().sample_s:g} s",
             )
         self._revocations.refresh()
         if stream.list_version != self._revocations.version:
@@ -234,9 +256,15 @@ class TelemetryService(pb_grpc.TelemetryServicer):
                 )
         stream.report = self._board.apply_hello(hello, stream, claim)
         stream.awaits_hello, stream.next_sequence = False, None
+        return self._welcome(stream)
+
+    def _welcome(self, stream: _Stream) -> pb.DaemonMessage:
+        stream.intervals = self._intervals()
         return pb.DaemonMessage(
             welcome=pb.Welcome(
-                daemon_version=self._version, sample_interval_s=self._sample_interval_s()
+                daemon_version=self._version,
+                sample_interval_s=stream.intervals.sample_s,
+                process_interval_s=stream.intervals.process_s,
             )
         )
 
@@ -257,7 +285,7 @@ class TelemetryService(pb_grpc.TelemetryServicer):
             self._log(stream, "probe_unknown", node=node)
             why = f"Slurm has no node {node} with GPUs; give Slurm's NodeName as --node"
             await self._refuse(stream, "unknown_node", codes.NOT_FOUND, why)
-        if not self._board.may_report(claim, node, stream, 3 * self._sample_interval_s()):
+        if not self._board.may_report(claim, node, stream, 3 * self._intervals().sample_s):
             self._log(stream, "probe_twin", node=node)
             why = f"another probe speaks for {node}; stop one, or give it its own --node"
             await self._refuse(stream, "twin", codes.ALREADY_EXISTS, why)
@@ -294,7 +322,7 @@ class TelemetryService(pb_grpc.TelemetryServicer):
         except ProbeError as error:
             return await self._reject(error, stream, report)
         self._store(sample, stream, report, is_checked=True)
-        return None
+        return None if stream.intervals == self._intervals() else self._welcome(stream)
 
     def _store(
         self, sample: pb.Sample, stream: _Stream, report: NodeReport, *, is_checked: bool

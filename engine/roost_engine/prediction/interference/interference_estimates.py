@@ -20,7 +20,7 @@ _ON_NODE = slice(LEVELS.index("switch"), LEVELS.index("nic") + 1)
 
 
 class InterferenceEstimates:
-    """A scoring.neighbours.Interference.
+    """A scoring.interference.Interference.
 
     Args:
         model: predicts; one call for each batch.
@@ -34,11 +34,11 @@ class InterferenceEstimates:
         self.name, self.width, self._model = model.name, WIDTH, model
 
     def vector(self, means: Mapping[str, float]) -> Array:
-        """See scoring.neighbours.Interference."""
+        """See scoring.interference.Interference."""
         return vector(means)
 
     def slowdowns(self, own: Array, beside: Array, tier: NDArray[np.int64]) -> tuple[Array, Array]:
-        """See scoring.neighbours.Interference.
+        """See scoring.interference.Interference.
 
         Raises:
             PolicyError: the model could not answer.
@@ -46,7 +46,7 @@ class InterferenceEstimates:
         return self._model.slowdowns(_cases(own, beside, tier))
 
     def means(self, own: Array, beside: Array, tier: NDArray[np.int64]) -> Array:
-        """See scoring.neighbours.Interference.
+        """See scoring.interference.Interference.
 
         Raises:
             PolicyError: the model could not answer.

@@ -26,7 +26,9 @@ INTERFERENCE_SCHEMA_VERSION = 1
 
 PRIOR_MEAN = 0.53  # of two jobs on one GPU: the mean over Gavel's pairs on P100 and K80
 PRIOR_SPREAD = 0.45  # wide: two jobs of which nothing is known
-MOST = 3.0  # a slowdown of twenty; beyond that a prediction is a fault
+MOST_LOG_SLOWDOWN = 3.0  # twenty times slower; beyond that a prediction is a fault
+_OWN_SPREAD = 0.02  # two runs of one job alone differ by about as much
+_NODE_SPREAD = 0.1  # of neighbours elsewhere on the node: a guess, no pair of them was measured
 
 
 class Cases(NamedTuple):
@@ -107,10 +109,12 @@ class PriorModel:
 
     def slowdowns(self, cases: Cases) -> Slowdowns:
         """See InterferenceModel."""
+        # The last column of a vector is 1: in sums it counts neighbours. tanh: further neighbours
+        # cost less than the first, and half a neighbour about half as much.
         count = cases.level("gpu")[:, -1]
         others = cases.beside[:, WIDTH - 1 :: WIDTH].sum(axis=1) - count
         mean = PRIOR_MEAN * np.tanh(count)
-        spread = 0.02 + PRIOR_SPREAD * np.tanh(count) + 0.1 * np.tanh(others)
+        spread = _OWN_SPREAD + PRIOR_SPREAD * np.tanh(count) + _NODE_SPREAD * np.tanh(others)
         return Slowdowns(mean.astype(np.float32), spread.astype(np.float32))
 
     def means(self, cases: Cases) -> NDArray[np.float32]:
@@ -141,11 +145,11 @@ def checked_means(name: str, mean: NDArray[np.float32], count: int) -> NDArray[n
     """
     if mean.shape != (count,):
         raise PolicyError(f"{name} answered {mean.shape}; want ({count},)")
-    if not count or (mean.min() >= -1e-5 and mean.max() <= MOST):
+    if not count or (mean.min() >= -1e-5 and mean.max() <= MOST_LOG_SLOWDOWN):
         return np.maximum(mean, 0.0)
     if not np.isfinite(mean).all():
         raise PolicyError(f"{name} answered a slowdown that is not finite")
-    raise PolicyError(f"{name} answered a slowdown below 0 or above {MOST}")
+    raise PolicyError(f"{name} answered a slowdown below 0 or above {MOST_LOG_SLOWDOWN}")
 
 
 UNKNOWN: NDArray[np.float32] = vector({})

@@ -39,6 +39,7 @@ class LinkBandwidth:
     generation: Generation
     has_trees: bool = True
     _known: dict[tuple[int, ...], float] = field(default_factory=dict)
+    _on_nvlink: dict[tuple[int, ...], bool] = field(default_factory=dict)
     _best: dict[int, float] = field(default_factory=dict)
     _by_matrix: dict[object, float] = field(default_factory=dict)
 
@@ -95,7 +96,11 @@ class LinkBandwidth:
     def is_on_nvlink(self, gpu_indices: Sequence[int]) -> bool:
         """Return whether the set reduces over NVLink alone, so that it uses no PCIe."""
         gpus = tuple(sorted(gpu_indices))
-        return len(gpus) > 1 and self.bytes_per_s(gpus) == self._over_nvlink(gpus)
+        if gpus not in self._on_nvlink:
+            self._on_nvlink[gpus] = len(gpus) > 1 and self.bytes_per_s(gpus) == self._over_nvlink(
+                gpus
+            )
+        return self._on_nvlink[gpus]
 
     def _of_matrix(self, gpus: tuple[int, ...]) -> float:
         """Return the bandwidth of a set; sets with the same links are computed once."""

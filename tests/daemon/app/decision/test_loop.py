@@ -20,7 +20,7 @@ from roost_engine.domain.events import (
     Tick,
     TimerPinned,
 )
-from roost_engine.domain.model import JobId
+from roost_engine.domain.model import JobId, NodeName
 from roost_engine.plugins.plugins import Policies
 from roost_engine.testing.builders import job, node, share
 from roost_engine.testing.fakes import FailingScore
@@ -170,6 +170,74 @@ async def test_the_newest_load_is_given_before_a_decision_and_only_then() -> Non
 
     assert site.kinds()[-2:] == ["LoadSeen", "JobQueued"]
     assert site.kinds().count("LoadSeen") == 1
+
+
+def send_samples(site: Site, count: int, number: int) -> None:
+    """Have the probes of so many nodes send a sample."""
+    board = site.parts.state.board
+    for index in range(count):
+        name = f"n{index}"
+        found = board.report(NodeName(name))
+        report = found or board.apply_hello(read_hello(hello(name)), "stream")
+        board.apply_sample(report, sample(number), is_checked=True)
+
+
+async def test_the_load_of_many_nodes_takes_many_turns_and_a_decision_waits_for_all_of_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(loop, "_LOADS_TURN_S", 0.0)
+    site = Site()
+    send_samples(site, 3, 1)
+    site.loop.put(queued())
+    for count in range(1, 4):
+        site.loop._turn()
+        assert site.kinds() == ["LoadSeen"] * count
+    send_samples(site, 3, 2)  # newer load is for the next decision
+    site.loop._turn()
+    assert site.kinds() == [*["LoadSeen"] * 3, "JobQueued"]
+
+
+async def test_load_that_took_long_to_read_is_not_read_again_for_a_while(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(loop, "_LOADS_TURN_S", 0.0)
+    site = Site()
+    for number, at_s in enumerate((100.0, 100.0, 200.0), 1):
+        site.parts.clock.at_s = at_s
+        send_samples(site, 1, number)
+        site.loop.put(queued(JobId(str(number)), at_s=at_s))
+        site.loop._turn()
+        site.loop._turn()
+    once = ["LoadSeen", "JobQueued"]
+    assert site.kinds() == [*once, "JobQueued", *once]
+
+
+async def test_load_of_a_node_that_goes_while_it_is_read_is_left_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(loop, "_LOADS_TURN_S", 0.0)
+    site = Site()
+    send_samples(site, 2, 1)
+    site.loop.put(queued())
+    site.loop._turn()
+    site.parts.state.board.leave(NodeName("n1"), "stream")
+    for _ in range(2):
+        site.loop._turn()
+    assert site.kinds() == ["LoadSeen", "JobQueued"]
+
+
+async def test_load_that_was_not_read_before_a_new_engine_began_is_read_by_that(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(loop, "_LOADS_TURN_S", 0.0)
+    site = Site()
+    send_samples(site, 2, 1)
+    site.loop.put(queued())
+    site.loop._turn()
+    site.loop.restart([])
+    site.loop.put(queued(JobId("2")))
+    site.loop._turn()
+    assert site.kinds() == ["LoadSeen", "LoadSeen"]
 
 
 async def test_a_node_that_slurm_names_gets_what_its_probe_told_before() -> None:

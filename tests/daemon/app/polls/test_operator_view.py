@@ -46,6 +46,18 @@ async def test_people_learn_whose_a_job_is_why_it_is_left_and_what_its_comment_s
     assert site.state.comments == {ours: JobComment(model="bert")}
 
 
+async def test_a_new_owner_is_made_only_for_a_job_that_has_changed(tmp_path: Path) -> None:
+    site = Site(tmp_path, partitions={"debug": {"mode": "off"}})
+    (ours,) = site.slurm.submit(gpus_per_node=1)
+    (left,) = site.slurm.submit(gpus_per_node=1, partition="debug")
+    await site.look()
+    before = dict(site.state.owners)
+    site.slurm.prioritize(ours, 77)
+    await site.look()
+    assert site.state.owners[left] is before[left]
+    assert site.state.owners[ours] == replace(before[ours], priority=77)
+
+
 async def test_a_job_left_to_slurm_is_said_to_be_held_until_it_runs(tmp_path: Path) -> None:
     site = Site(tmp_path, partitions={"main": {"mode": "off"}})
     (left,) = site.slurm.submit(gpus_per_node=1)

@@ -1,5 +1,6 @@
 """The cap on waits, on an in-memory Slurm: which jobs Slurm is asked about, and what follows."""
 
+import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,11 +18,13 @@ from roost_engine.job_record import JobRecord, JobState
 from roost_engine.testing.builders import job, node
 from roost_slurm.text.commands import Argv
 from roost_slurm.text.shadow_question import FirstStart
+from roostd.app.polls import queue_look, shadow_questions
 from roostd.app.polls.shadow_questions import ShadowQuestions, is_deferred
 from roostd.app.polls.slurm_watch import SlurmWatch
 from roostd.config.config import Config
 from roostd.ops.metrics import Metrics
 from roostd.slurm.port import QuestionUnanswered
+from roostd.slurm.queue_view import PendingJob
 from roostd.state import BeyondSlurm, UnmanagedJob
 from roostd.testing.slurm_stand_in import Fault, SlurmStandIn
 
@@ -104,6 +107,29 @@ async def test_a_job_that_slurm_could_start_is_handed_over_in_time(site: Site) -
     await site.pass_time(10)
     assert site.value("hand_overs_total", cause="shadow") == 1
     assert site.value("jobs_beyond_slurm") == 0
+
+
+async def test_a_long_queue_is_gone_through_beside_the_event_loop(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ranked_in = list[threading.Thread]()
+
+    def rank(one: PendingJob) -> tuple[int, int, int]:
+        ranked_in.append(threading.current_thread())
+        return of_slurm(one)
+
+    of_slurm = shadow_questions._slurm_rank
+    monkeypatch.setattr(shadow_questions, "_slurm_rank", rank)
+    await site.submit()
+    await site.pass_time(1)
+    assert set(ranked_in) == {threading.main_thread()}
+
+    monkeypatch.setattr(queue_look, "LONG_QUEUE", 0)
+    ranked_in.clear()
+    await site.pass_time(3)
+    assert ranked_in
+    assert threading.main_thread() not in ranked_in
+    assert len(site.asked) == 1
 
 
 async def test_questions_of_jobs_that_have_left_are_forgotten(site: Site) -> None:

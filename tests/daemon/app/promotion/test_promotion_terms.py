@@ -22,7 +22,7 @@ def test_a_policy_is_held_to_the_better_of_the_two() -> None:
     stored = StoredEvaluation(
         slot=Slot.ORDER, policy="order:las", against="order:priority", at_epoch_s=0.0, found=found
     )
-    held = promise(stored, 0.05)
+    held = promise(stored, PoliciesSection(loss_margin_frac=0.05))
     assert (held.predicted_frac, held.margin_frac) == (0.3, 0.05)
     assert held.predicted_gap == found.candidate.lost_frac - found.active.lost_frac
     assert held.wait_limit_s == 3.0 * found.candidate.p99_jct_s
@@ -37,8 +37,12 @@ def test_short_waits_are_no_reason_to_roll_back() -> None:
         at_epoch_s=0.0,
         found=replace(evaluation(), candidate=quick),
     )
-    assert promise(stored, 0.05).wait_limit_s == 600.0
+    assert promise(stored, PoliciesSection()).wait_limit_s == 600.0
+    assert promise(stored, PoliciesSection(wait_limit_s=2.0)).wait_limit_s == 3.0
+    impatient = PoliciesSection(wait_limit_s=2.0, wait_limit_p99s=2.5)
+    assert promise(stored, impatient).wait_limit_s == 2.5
 
 
 def test_a_policy_that_was_never_compared_promises_nothing() -> None:
-    assert promise(None, 0.05) == Evidence(margin_frac=0.05)
+    rules = PoliciesSection(loss_margin_frac=0.05)
+    assert promise(None, rules) == Evidence(margin_frac=0.05)

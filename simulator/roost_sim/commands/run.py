@@ -5,11 +5,11 @@ import json
 import click
 
 from roost_sim.catalogue.compositions import find_policy
-from roost_sim.commands.complete import policy_names
-from roost_sim.commands.inputs import load_option
-from roost_sim.commands.option_numbers import SEED
-from roost_sim.commands.run_options import RunOptions, run_options
 from roost_sim.figures.metrics import TIER_NAMES
+from roost_sim.options.completion import policy_names
+from roost_sim.options.inputs import load_option
+from roost_sim.options.numbers import SEED
+from roost_sim.options.simulation import RunOptions, run_options
 from roost_sim.runs.run_document import run_document
 from roost_sim.runs.simulation import Report, simulate
 

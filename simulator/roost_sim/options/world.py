@@ -11,9 +11,9 @@ import click
 
 from roost_engine.domain.errors import PolicyError
 from roost_formats.models.run_times import load_onnx_run_times
-from roost_sim.commands.option_numbers import FiniteRange
 from roost_sim.errors import SimError
 from roost_sim.information.trace_history import learned_from
+from roost_sim.options.numbers import FiniteRange
 from roost_sim.sweeps.results_file import fingerprint
 from roost_sim.traces.formats import load_trace
 from roost_sim.worlds.fidelity import DEFAULT_FIDELITY, FIDELITIES, Fidelity, Regime, Setting

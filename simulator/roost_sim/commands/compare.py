@@ -10,10 +10,10 @@ import click
 from rich.console import Console
 
 from roost_sim.catalogue.compositions import find_policy
-from roost_sim.commands.complete import policy_lists
-from roost_sim.commands.option_lists import number_list, seed_list, word_list
-from roost_sim.commands.run_options import RunOptions, run_options
 from roost_sim.exit_codes import EXIT_INTERRUPTED, EXIT_NO
+from roost_sim.options.completion import policy_lists
+from roost_sim.options.lists import number_list, seed_list, word_list
+from roost_sim.options.simulation import RunOptions, run_options
 from roost_sim.sweeps.comparison import Comparison
 from roost_sim.sweeps.comparison_table import left_out_lines, print_tables
 from roost_sim.sweeps.process_engine import ProcessEngine, core_count

@@ -3,7 +3,7 @@
 import click
 import pytest
 
-from roost_sim.commands.option_lists import number_list, seed_list, word_list
+from roost_sim.options.lists import number_list, seed_list, word_list
 
 
 def test_lists_keep_their_order_and_drop_repeated_values() -> None:

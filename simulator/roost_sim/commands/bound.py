@@ -5,8 +5,8 @@ from pathlib import Path
 
 import click
 
-from roost_sim.commands.inputs import load_option, measured_span, read_workload, workload_options
 from roost_sim.figures.bound import Demand, average_jct_bound_s
+from roost_sim.options.inputs import load_option, measured_span, read_workload, workload_options
 
 
 @click.command(epilog="Example: roost-sim bound --trace jobs.csv --cluster small --json")

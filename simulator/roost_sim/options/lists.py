@@ -7,7 +7,7 @@ from math import inf
 
 import click
 
-from roost_sim.commands.option_numbers import MAX_SEED
+from roost_sim.options.numbers import MAX_SEED
 
 _MAX_SEEDS = 100_000
 

@@ -9,8 +9,8 @@ import click
 import numpy as np
 
 from roost_sim.clusters.cluster_file import load_cluster
-from roost_sim.commands.inputs import report_rows
-from roost_sim.commands.option_numbers import SEED, FiniteRange
+from roost_sim.options.inputs import report_rows
+from roost_sim.options.numbers import SEED, FiniteRange
 from roost_sim.traces.csv_file import write_csv
 from roost_sim.traces.fitted_histories import HISTORIES
 from roost_sim.traces.fitted_traces import MODELS

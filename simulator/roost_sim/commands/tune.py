@@ -7,10 +7,10 @@ import click
 
 from roost_engine.gate.delay import DelayConfig
 from roost_sim.catalogue.compositions import find_policy
-from roost_sim.commands.inputs import load_option
-from roost_sim.commands.option_lists import seed_list
-from roost_sim.commands.run_options import RunOptions, run_options
 from roost_sim.exit_codes import EXIT_NO
+from roost_sim.options.inputs import load_option
+from roost_sim.options.lists import seed_list
+from roost_sim.options.simulation import RunOptions, run_options
 from roost_sim.sweeps.intervals import SeedMean
 from roost_sim.sweeps.process_engine import ProcessEngine, core_count
 from roost_sim.sweeps.sweep import InProcess, Sweep, SweepEngine

@@ -3,7 +3,7 @@
 import click
 import pytest
 
-from roost_sim.commands.option_numbers import MAX_SEED, SEED, FiniteRange
+from roost_sim.options.numbers import MAX_SEED, SEED, FiniteRange
 
 
 def test_a_number_in_the_range_is_converted() -> None:

@@ -10,9 +10,9 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from roost_sim.catalogue.compositions import Composition, find_policy
-from roost_sim.commands.complete import policy_names
-from roost_sim.commands.option_numbers import SEED
 from roost_sim.exit_codes import EXIT_NO
+from roost_sim.options.completion import policy_names
+from roost_sim.options.numbers import SEED
 from roost_sim.replays import replay as repeating
 from roost_sim.replays.journal_comparison import compare_with, comparison_document, read_history
 from roost_sim.replays.recording import ModelShelf, Recording

@@ -8,7 +8,7 @@ from click.testing import CliRunner
 from tests.simulator.program import document, run
 
 from roost_formats.testing.run_time_models import install_run_times
-from roost_sim.commands.world_options import world_options
+from roost_sim.options.world import world_options
 from roost_sim.worlds.prediction_spec import PredictionSpec
 from roost_sim.worlds.world_spec import WorldSpec
 

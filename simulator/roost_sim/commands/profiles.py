@@ -7,9 +7,9 @@ from pathlib import Path
 import click
 
 from roost_sim.clusters.cluster_file import load_cluster
-from roost_sim.commands.complete import clusters
 from roost_sim.commands.link_tables import print_links
 from roost_sim.errors import ProfileError
+from roost_sim.options.completion import clusters
 from roost_sim.worlds.model_sizes import size_of
 from roost_sim.worlds.speed.dally_models import DALLY_MODELS
 from roost_sim.worlds.speed.fitted_profiles import PROFILES

@@ -8,9 +8,9 @@ import click
 
 from roost_sim.clusters.cluster_file import load_cluster
 from roost_sim.clusters.cluster_spec import ClusterSpec
-from roost_sim.commands.complete import clusters
-from roost_sim.commands.option_numbers import FiniteRange
 from roost_sim.figures.metrics import Span
+from roost_sim.options.completion import clusters
+from roost_sim.options.numbers import FiniteRange
 from roost_sim.traces.formats import load_trace
 from roost_sim.traces.rows import LoadedTrace
 from roost_sim.traces.trace import Trace

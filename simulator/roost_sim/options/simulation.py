@@ -11,10 +11,10 @@ import click
 from roost_engine.domain.config import FINAL_PIN_AFTER_S
 from roost_engine.engine import EngineConfig
 from roost_sim.catalogue.compositions import Composition
-from roost_sim.commands.inputs import measured_span, read_workload, workload_options
-from roost_sim.commands.option_numbers import FiniteRange
-from roost_sim.commands.world_options import world_options
 from roost_sim.figures.metrics import Span
+from roost_sim.options.inputs import measured_span, read_workload, workload_options
+from roost_sim.options.numbers import FiniteRange
+from roost_sim.options.world import world_options
 from roost_sim.runs.mechanism import Mechanism
 from roost_sim.runs.simulation import Run
 from roost_sim.worlds.world_spec import WorldSpec
