@@ -11,6 +11,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +27,7 @@ SETTINGS = {
     "slurm": {"shadow_questions": False},
 }
 LIMIT_S = 240.0
+FORECAST_LIMIT_S = 60.0
 PROGRAMS = Path(sys.executable).parent  # roostctl and the others, as pip installs them
 _FEWER = (
     (r"--jobs \d{3,}", "--jobs 60"),
@@ -57,7 +59,16 @@ def start(stack: Stack) -> Cluster:
     ended = stack.slurm.submit("--gres=gpu:1", script="true")
     stack.slurm.wait_for_state(ended, "COMPLETED", "", timeout_s=60.0)
     waits = stack.slurm.submit("--nodes=2", "--gres=gpu:8", "--time=60")
+    _wait_for_forecast(stack, waits)
     return Cluster(stack, runs, waits)
+
+
+def _wait_for_forecast(stack: Stack, job_id: str) -> None:
+    command = [str(PROGRAMS / "roostctl"), "--daemon", stack.operator_address, "eta", job_id]
+    deadline_s = time.monotonic() + FORECAST_LIMIT_S
+    while (answer := subprocess.run(command, capture_output=True, text=True)).returncode:
+        assert time.monotonic() < deadline_s, answer.stderr
+        time.sleep(0.5)
 
 
 def needs_cluster(script: str) -> bool:
