@@ -25,7 +25,12 @@ class Report:
             restarted: it does that to plain jobs, without roostd, too (JOB_GRES=gpu:g4:0).
         requeued_ahead_count: jobs whose launch was lost, and that Slurm requeued to begin two
             minutes later (the life of a credential). It does that without Roost too: `--control`.
+        left_count: jobs that were not over long after the last kill.
+        reconfigured_count: those of them that ran after `scontrol reconfigure`, which asks each
+            node for its GPUs again: slurmctld 22.05 may not know them after a restart.
+        left_on: the state and the GPUs of each node before that, as Slurm showed them.
         problems: each broken promise, in words.
+        logs: the folder with the logs of all parts; "" where there is no problem.
     """
 
     seed: int
@@ -38,7 +43,11 @@ class Report:
     forgotten_count: int = 0
     without_gpus_count: int = 0
     requeued_ahead_count: int = 0
+    left_count: int = 0
+    reconfigured_count: int = 0
+    left_on: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
+    logs: str = ""
 
     def json(self) -> str:
         """Return the report as one JSON object."""
@@ -62,5 +71,11 @@ class Report:
             print(f"{self.without_gpus_count} jobs got no GPU from slurmctld, as without Roost.")
         if self.requeued_ahead_count:
             print(f"Slurm requeued {self.requeued_ahead_count} jobs to begin two minutes later.")
+        if self.left_count:
+            ran = f"{self.reconfigured_count} of the {self.left_count} jobs left ran"
+            print(f"{ran} after `scontrol reconfigure`. Before it Slurm's nodes were:")
+            print("\n".join(f"  {node}" for node in self.left_on))
         for problem in self.problems:
             print(f"BROKEN: {problem}")
+        if self.logs:
+            print(f"The logs are in {self.logs}.")

@@ -13,7 +13,10 @@ node, slurmd refuses the second, and slurmctld drains the node ("Duplicate jobid
 the same kills hit a Slurm without Roost.
 
 Checked: no job is lost, each runs once to its end on as many GPUs as it asked for, no GPU is given
-to two jobs at one time, and no job is held longer than its lease after roostd has died.
+to two jobs at one time, and no job is held longer than its lease after roostd has died. Where one
+of these is broken the logs of all parts are kept. Jobs that wait long after the last kill are left
+by Roost, or by a slurmctld that does not know its nodes' GPUs since a restart: the report says
+whether `scontrol reconfigure`, which asks the nodes again, had Slurm start them.
 """
 
 import argparse
@@ -28,6 +31,8 @@ from pathlib import Path
 from typing import get_args
 
 from tests.crash.crash_report import Report
+from tests.crash.evidence import gpus_of_nodes, keep_logs
+from tests.crash.lost_jobs import LostJobs
 from tests.e2e.ledger import Outcome, assert_none_twice, job_states, outcomes, submit
 
 from roost_demo.stack import NodeKind, Stack, StackFailed
@@ -47,9 +52,10 @@ _REST_S = 25.0  # after such a kill: the next one would hide what becomes of the
 _FAIL_POINT_S = 8.0
 _REQUEUED_S = 121.0  # so far ahead is the begin time of a job that Slurm requeues by itself
 _END_S = 150.0  # longer than that
+_RECONFIGURED_S = 60.0  # until nodes have registered again and the jobs left have run
 _REGISTERED_S = 30.0
-_LAUNCH_S = 15.0  # a prolog takes a second at most
 _RESTARTED_S = 30.0
+_LOGS = "The logs are in"
 # Places that stop running jobs are reached only where preemption is on.
 FAIL_POINTS = tuple(
     point for point in get_args(FailPoint) if not point.endswith(("requeue", "return"))
@@ -79,11 +85,10 @@ class CrashRun:
         self._stack, self._random, self._say = stack, random.Random(seed), say
         self._asked: dict[str, int] = {}  # GPUs of each job that is not over
         self._over: dict[str, Outcome] = {}
-        self._slurm_killed_s: float | None = None
-        self._unchanged_since_s: dict[tuple[str, str], float] = {}
         self._restarts_s: list[float] = []  # of slurmctld, by the wall clock
         self._requeued: set[str] = set()  # with a begin time of Slurm's own, two minutes ahead
         self.report = Report(seed)
+        self._lost = LostJobs(stack.slurm, self._asked, self.report)
         self._is_control = is_control
         self._is_unsaved = is_unsaved
         kills_of_slurm = (
@@ -117,20 +122,41 @@ class CrashRun:
 
     def finish(self) -> Report:
         """Wait until every job is over, and return what was found."""
-        end_s = time.monotonic() + _END_S
-        while self._asked and time.monotonic() < end_s:
-            time.sleep(0.5)
-            self._collect()
+        self._wait_for_jobs(_END_S)
         for job_id in self._asked:
             stuck = self._stack.slurm.run("scontrol", "-o", "show", "job", job_id, check=False)
             self._complain(f"job {job_id} is not over {_END_S:g} s after the last kill: {stuck}")
         if self._asked:
-            self._complain(self._stack.slurm.run("scontrol", "-o", "show", "nodes", check=False))
+            self._try_reconfigure()
         try:
             assert_none_twice(self._over)
         except AssertionError as error:
             self._complain(str(error))
+        if self.report.problems:
+            self.report.logs = self.keep_logs()
         return self.report
+
+    def keep_logs(self) -> str:
+        """Keep the logs of all parts, say where, and return the folder."""
+        folder = keep_logs([self._stack.slurm.folder.log, self._stack.folder])
+        self._say(f"{_LOGS} {folder}")
+        return str(folder)
+
+    def _wait_for_jobs(self, longest_s: float) -> None:
+        end_s = time.monotonic() + longest_s
+        while self._asked and time.monotonic() < end_s:
+            time.sleep(0.5)
+            self._collect()
+
+    def _try_reconfigure(self) -> None:
+        """Find out whether Slurm starts the jobs left once it asks its nodes for their GPUs."""
+        slurm, report = self._stack.slurm, self.report
+        shown = slurm.run("scontrol", "-d", "-o", "show", "nodes", check=False)
+        report.left_on, report.left_count = gpus_of_nodes(shown), len(self._asked)
+        before_count = report.completed_count
+        slurm.run("scontrol", "reconfigure", check=False)
+        self._wait_for_jobs(_RECONFIGURED_S)
+        report.reconfigured_count = report.completed_count - before_count
 
     # -- kills: each returns what it was -----------------------------------------------------
 
@@ -171,13 +197,13 @@ class CrashRun:
         name = self._random.choice(NODES).name
         self._stack.slurm.stop_node(name)
         self._stack.slurm.start_node(name)
-        self._slurm_killed_s = time.monotonic()
+        self._lost.note_kill()
         return "slurmd"
 
     def _restart_slurmctld(self) -> str:
         self._restarts_s.append(time.time())
         self._stack.slurm.restart_controller()
-        self._slurm_killed_s = time.monotonic()
+        self._lost.note_kill()
         return "slurmctld, stopped"
 
     def _kill_slurmctld(self) -> str:
@@ -187,16 +213,10 @@ class CrashRun:
         time.sleep(unsaved_s if self._is_unsaved else _SAVED_AFTER_S)
         self._restarts_s.append(time.time())
         self._stack.slurm.restart_controller(kill=True)
-        self._slurm_killed_s = time.monotonic()
+        self._lost.note_kill()
         if self._is_unsaved:
-            self._rest()
+            self._wait_for_jobs(_REST_S)
         return "slurmctld, killed"
-
-    def _rest(self) -> None:
-        end_s = time.monotonic() + _REST_S
-        while self._asked and time.monotonic() < end_s:
-            time.sleep(1.0)
-            self._collect()
 
     # -- jobs --------------------------------------------------------------------------------
 
@@ -227,8 +247,7 @@ class CrashRun:
         states = job_states(self._stack.slurm)
         if not states:
             return  # slurmctld does not answer yet
-        self._cancel_lost()
-        self._mend_what_was_launched_twice()
+        self._lost.cancel()
         ended = [job_id for job_id in self._asked if states.get(job_id) in _FINAL]
         for job_id in [job_id for job_id in self._asked if job_id not in states]:
             del self._asked[job_id]
@@ -255,46 +274,6 @@ class CrashRun:
 
     def _began_after_restart(self, outcome: Outcome) -> bool:
         return any(at_s <= outcome.began_s <= at_s + _RESTARTED_S for at_s in self._restarts_s)
-
-    def _cancel_lost(self) -> None:
-        """Cancel jobs that Slurm shows as running though they never began, or have ended."""
-        killed_s = self._slurm_killed_s
-        if killed_s is None or time.monotonic() < killed_s + _LAUNCH_S:
-            return
-        shown = self._stack.slurm.run("squeue", "-h", "-t", "RUNNING", "-o", "%A", check=False)
-        for job_id in shown.split():
-            if job_id not in self._asked:
-                continue
-            output = self._stack.slurm.output(job_id)
-            stage = "ended" if "\nended" in output else "began" if "began" in output else "none"
-            if stage == "began" or self._unchanged_s(job_id, stage) < _LAUNCH_S:
-                continue
-            self._stack.slurm.run("scancel", job_id, check=False)
-            del self._asked[job_id]
-            self.report.end_lost_count += stage == "ended"
-            self.report.launch_lost_count += stage == "none"
-
-    def _mend_what_was_launched_twice(self) -> None:
-        slurm = self._stack.slurm
-        shown = slurm.run("scontrol", "-o", "show", "nodes", check=False)
-        for line in shown.splitlines():
-            if "+DRAIN" in line and "Reason=Duplicate jobid" in line:
-                name = line.partition(" ")[0].removeprefix("NodeName=")
-                slurm.run("scontrol", "update", f"nodename={name}", "state=resume", check=False)
-                self.report.launched_twice_count += 1
-        waiting = slurm.run("squeue", "-h", "-t", "PENDING", "-o", "%A %r", check=False)
-        for job_id, reason in (line.split(maxsplit=1) for line in waiting.splitlines()):
-            held = reason.replace("_", " ").startswith("launch failed requeued held")
-            # After a restart slurmctld has forgotten why it holds the job.
-            if (held or reason == "JobHeldAdmin") and job_id in self._asked:
-                slurm.run("scancel", job_id, check=False)
-                del self._asked[job_id]
-                self.report.launch_lost_count += 1
-
-    def _unchanged_s(self, job_id: str, stage: str) -> float:
-        """Return for how long this run has seen a running job at that stage, seconds."""
-        now_s = time.monotonic()
-        return now_s - self._unchanged_since_s.setdefault((job_id, stage), now_s)
 
     def _check_leases(self) -> None:
         """While roostd is dead: no job may be held longer than a lease from now on."""
@@ -353,11 +332,15 @@ def crash(
             stack.stop_roostd()
         run = CrashRun(stack, seed, say, is_control=is_control, is_unsaved=is_unsaved)
         end_s = time.monotonic() + seconds if seconds is not None else float("inf")
-        for _ in range(kill_count):
-            if time.monotonic() >= end_s:
-                break
-            run.kill_one()
-        return run.finish()
+        try:
+            for _ in range(kill_count):
+                if time.monotonic() >= end_s:
+                    break
+                run.kill_one()
+            return run.finish()
+        except (StackFailed, LocalSlurmFailed):
+            run.keep_logs()
+            raise
 
 
 def _without_roost(plan: ClusterPlan) -> ClusterPlan:
@@ -380,7 +363,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     def say(text: str) -> None:
         nonlocal count
-        count += not text.startswith("BROKEN")
+        count += not text.startswith(("BROKEN", _LOGS))
         took_s = time.monotonic() - began_s
         print(f"[{count}/{args.kills}, {took_s:.0f} s] {text}", file=sys.stderr, flush=True)
 
