@@ -172,6 +172,7 @@ class Daemon:
                 for work in (
                     parts.decisions.run(),
                     parts.watch.run(),
+                    parts.watch.spool.run(),
                     parts.questions.run(),
                     parts.forecaster.run(),
                     parts.shadow.run(),

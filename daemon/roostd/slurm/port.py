@@ -16,6 +16,8 @@ from roost_slurm.text.squeue import QueuedJob
 from roost_slurm.text.versions import SlurmVersion
 from roostd.slurm.rules.site_rules import SiteRules
 
+HELD_STATE = "held"  # of a pending job that starts only once it is released
+
 
 class JobNotWaiting(SlurmError):
     """A job that should be placed no longer waits; `state` is its state instead."""
@@ -23,6 +25,11 @@ class JobNotWaiting(SlurmError):
     def __init__(self, job_id: JobId, state: str) -> None:
         super().__init__(f"job {job_id} is {state}, not waiting")
         self.job_id, self.state = job_id, state
+
+    @property
+    def is_held(self) -> bool:
+        """Whether the job is pending all the same, and starts only once it is released."""
+        return self.state == HELD_STATE
 
 
 class NodeClosed(SlurmError):

@@ -206,13 +206,16 @@ def unpin_calls(job_id: JobId, detail: JobDetail, traits: Traits, lease_s: int) 
 
 
 def unpin_argv(job_id: JobId, detail: JobDetail, traits: Traits, lease_s: int) -> Argv:
-    """Build the update that takes back a job's pin, as far as the Slurm release allows it."""
+    """Build the update that takes back a job's pin, as far as the Slurm release allows it.
+
+    A job that never was pinned is leased, and keeps the node list that its user gave it.
+    """
     was = (parse_stamp(detail.admin_comment) or Stamp()).was
     request = [(name, value) for name, value in was if name in _REQUEST_FIELDS]
     return commands.unpin(
         job_id,
         request=request if traits.can_untype else [],
-        required_nodes=dict(was).get("ReqNodeList", ""),
+        required_nodes=dict(was).get("ReqNodeList", "") if was else detail.required_nodes,
         lease_s=lease_s,
     )
 

@@ -31,6 +31,7 @@ from roost_slurm.text.versions import SlurmVersion, Traits, UnknownVersion, pars
 from roostd.ops.failpoint import reach
 from roostd.slurm.command import CommandRunner, only_gone
 from roostd.slurm.port import (
+    HELD_STATE,
     JobNotWaiting,
     NodeClosed,
     QuestionUnanswered,
@@ -332,7 +333,7 @@ class SlurmCli:
         if detail is None:
             raise JobNotWaiting(job_id, "gone")
         if detail.state is not SlurmJobState.PENDING or detail.is_held:
-            raise JobNotWaiting(job_id, "held" if detail.is_held else detail.state.lower())
+            raise JobNotWaiting(job_id, HELD_STATE if detail.is_held else detail.state.lower())
         if detail.admin_comment.startswith(OTHERS):
             raise JobNotWaiting(job_id, "leased by another roostd")
         return detail

@@ -24,7 +24,7 @@ from roost_slurm.text.shadow_question import FirstStart
 from roost_slurm.text.squeue import QueuedJob, SlurmJobState
 from roost_slurm.text.stamp import advice, with_eta
 from roost_slurm.text.versions import SlurmVersion, traits_of
-from roostd.slurm.port import JobNotWaiting, QueueSnapshot, SlurmNode
+from roostd.slurm.port import HELD_STATE, JobNotWaiting, QueueSnapshot, SlurmNode
 from roostd.slurm.queue import begins_of, by_begin, comments_of
 from roostd.slurm.request import (
     check_repinnable,
@@ -323,7 +323,7 @@ class SlurmStandIn:
         if job is None:
             raise JobNotWaiting(job_id, "gone")
         if job.state is not SlurmJobState.PENDING or job.priority == 0:
-            raise JobNotWaiting(job_id, "held" if job.priority == 0 else job.state.lower())
+            raise JobNotWaiting(job_id, HELD_STATE if job.priority == 0 else job.state.lower())
         return job
 
     def _update(self, operation: str, argv: Argv) -> None:

@@ -131,6 +131,14 @@ def test_a_release_that_cannot_take_types_back_keeps_them_but_frees_the_nodes() 
     assert update["ReqNodeList"] == ""
 
 
+def test_a_job_that_never_was_pinned_keeps_the_nodes_that_its_user_asked_for() -> None:
+    """One that Slurm started by itself, and that was requeued: its request is given back too."""
+    job = detail(tres={"TresPerNode": "gres/gpu:2"}, required_nodes="n[1-2]")
+    update = values(unpin_argv(SEVEN, job, NEW, 60))
+    assert update["ReqNodeList"] == "n[1-2]"
+    assert not [name for name in update if name.startswith("Tres")]
+
+
 def test_only_a_running_job_with_a_stamp_may_be_requeued() -> None:
     check_requeuable(SEVEN, detail(state=SlurmJobState.RUNNING, admin_comment="roost:lease"))
     for job, problem in (

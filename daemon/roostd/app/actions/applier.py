@@ -18,6 +18,7 @@ from roostd.app.actions.late_pins import LatePins
 from roostd.app.actions.lease_renewal import LeaseRenewal
 from roostd.app.actions.old_credentials import OldCredentials
 from roostd.app.actions.preempting import Preempting
+from roostd.app.actions.releases import Releases
 from roostd.app.actions.slurm_refusals import logged
 from roostd.app.actions.unstarted_pins import UnstartedPins
 from roostd.app.actions.wait_reasons import WaitReasons
@@ -64,7 +65,8 @@ class Applier:
         self._emit, self._poll, self._poll_nodes = emit, poll, poll_nodes
         self._tasks = JobTasks(concurrent_count, metrics)
         self._leases = LeaseRenewal(slurm, state, metrics)
-        self._pinned: dict[JobId, Placement | None] = {}  # None: by an earlier daemon
+        # None: of an earlier daemon, or of a run that was stopped.
+        self._pinned: dict[JobId, Placement | None] = {}
         self._eligible: set[JobId] = set()  # wait in Slurm by a standing pin, without a lease
         self._undecided: set[JobId] = set()  # pinned by an earlier daemon; until the first renewal
         self._late_pins = LatePins(state, self._pinned)
@@ -72,7 +74,16 @@ class Applier:
         self._reasons = WaitReasons(state)
         self._credentials = OldCredentials(state)
         self._preempting = Preempting(slurm, state, recorder, metrics, emit, poll)
-        self._released: set[JobId] = set()  # by a LetGo of the engine
+        self._releases = Releases(
+            slurm,
+            state,
+            recorder,
+            metrics,
+            self._tasks,
+            self._leases,
+            self._pinned,
+            self._eligible,
+        )
         self._is_draining = False
 
     @property
@@ -94,8 +105,7 @@ class Applier:
             case Unpin():
                 self._tasks.add(action.job_id, lambda: self._unpin(action.job_id))
             case LetGo() if self._state.engine.record(action.job_id).is_binding:
-                self._released.add(action.job_id)
-                self._tasks.add(action.job_id, lambda: self._release(action, ticket))
+                self._releases.let_go(action, ticket)
             case Wait():
                 self._submit_wait(action)
             case Preempt():
@@ -123,6 +133,7 @@ class Applier:
         Slurm keeps the job's pin, and would start the job by itself on just those GPUs.
         """
         if not self._is_draining and self._state.engine.record(job_id).is_binding:
+            self._pinned.setdefault(job_id, None)
             self._tasks.add(job_id, lambda: self._restore_request(job_id))
 
     def forget(self, job_id: JobId) -> None:
@@ -132,7 +143,7 @@ class Applier:
         self._late_pins.forget(job_id)
         self._unstarted.forget(job_id)
         self._eligible.discard(job_id)
-        self._released.discard(job_id)
+        self._releases.forget(job_id)
         self._leases.forget(job_id)
         with contextlib.suppress(UnknownJob):
             self._credentials.note(job_id, self._state.engine.find(job_id))
@@ -141,13 +152,15 @@ class Applier:
         """Renew the leases of all waiting jobs that are due: see LeasePlan.
 
         A job that waits with a pin that the engine does not want gets its own request back, and its
-        lease with it.
+        lease with it: also where the engine dropped the pin without an Unpin, with a job's changed
+        request, and where Slurm refused to take the pin back before, as of a held job.
 
         Args:
             leased: jobs that only their lease keeps from starting, by the last poll; those that
                 Slurm would start first before the others.
         """
         async with self._tasks.renewal:
+            self._releases.retry()
             waiting = [job_id for job_id in leased if self._is_waiting(job_id)]
             for job_id in waiting:
                 if job_id in self._pinned and job_id not in self._undecided:
@@ -184,17 +197,8 @@ class Applier:
         Args:
             needless: all of them, by the last poll.
         """
-        if self._is_draining:
-            return
-        due = self._leases.needless(needless, self._tasks)
-        for job_id in self._pinned.keys() & set(due):
-            self._tasks.add(job_id, partial(self._unpin_and_release, job_id))
-        if unpinned := [job_id for job_id in due if job_id not in self._pinned]:
-            self._tasks.spawn(self._end_leases(unpinned))
-
-    async def _end_leases(self, job_ids: Sequence[JobId]) -> None:
-        async with self._tasks.renewal:  # a renewal that ends later would hold them again
-            await self._leases.end(job_ids)
+        if not self._is_draining:
+            self._releases.end_needless(needless)
 
     async def drain(self, patience_s: float) -> None:
         """Ignore new actions and finish those under way; cancel what takes longer than allowed."""
@@ -203,7 +207,7 @@ class Applier:
 
     def _is_waiting(self, job_id: JobId) -> bool:
         """Whether Slurm has not been asked to start the job since the last poll."""
-        if job_id in self._tasks or job_id in self._released or self._leases.has_ended(job_id):
+        if job_id in self._tasks or self._releases.has(job_id):
             return False
         record = self._record(job_id)
         if record is None:
@@ -359,9 +363,10 @@ class Applier:
         with logged(self._metrics, "unpin"):
             try:
                 reason = await self._slurm.unpin(job_id, lease_s)
-            except JobNotWaiting:
-                self._late_pins.note_moved_on(job_id)
-                self._pinned.pop(job_id, None)
+            except JobNotWaiting as error:
+                if not error.is_held:  # once it waits again it still has the pin
+                    self._late_pins.note_moved_on(job_id)
+                    self._pinned.pop(job_id, None)
                 raise
             self._pinned.pop(job_id, None)
             self._unstarted.note_unpin(job_id)
@@ -371,27 +376,9 @@ class Applier:
         lease_s = round(self._state.config.slurm.lease_s)
         with logged(self._metrics, "return"):
             await self._slurm.unpin(job_id, lease_s)
+            self._pinned.pop(job_id, None)
             _log.info("job_returned", job_id=job_id)
             failpoint.reach("after_return")
-
-    async def _release(self, action: LetGo, ticket: int) -> None:
-        await self._recorder.wait_durable(ticket)
-        await self._unpin_and_release(action.job_id)
-
-    def _keeps_types(self, job_id: JobId) -> bool:
-        """Whether a pin, maybe of an earlier daemon, has left its types and nodes in the job."""
-        record = self._record(job_id)
-        return record is not None and bool(record.spec.fixed_indices)
-
-    async def _unpin_and_release(self, job_id: JobId) -> None:
-        """Release a job to Slurm, after taking back its pin if it has one."""
-        lease_s = round(self._state.config.slurm.lease_s)
-        with logged(self._metrics, "let_go"):
-            self._eligible.discard(job_id)
-            if job_id in self._pinned or self._keeps_types(job_id):
-                self._pinned.pop(job_id, None)
-                await self._slurm.unpin(job_id, lease_s)
-            await self._slurm.release([job_id])
 
     async def _advise(self, action: Place) -> None:
         gpus = ",".join(map(str, action.placement.gpu_indices))

@@ -12,7 +12,6 @@ import structlog
 from roost_engine.domain.errors import SlurmError
 from roost_engine.domain.events import Event, NodeLost, QuotasSeen, SharesSeen
 from roost_engine.domain.model import JobId, NodeName
-from roost_slurm.hooks.spool import SpoolReader
 from roost_slurm.text.assoc_mgr import AssocMgr
 from roost_slurm.text.versions import UnknownVersion, traits_of
 from roostd.app.decision.earlier_waits import since_submission
@@ -23,8 +22,8 @@ from roostd.app.polls.leased_jobs import LeasedJobs
 from roostd.app.polls.operator_view import OperatorView
 from roostd.app.polls.poll_schedule import PollSchedule
 from roostd.app.polls.queue_look import Look, LookAt, Rereading
-from roostd.app.polls.reported_jobs import note_reported
 from roostd.app.polls.seen_nodes import SeenNodes
+from roostd.app.polls.spool_follower import SpoolFollower
 from roostd.ops.metrics import Metrics
 from roostd.slurm.jobs import JobReader
 from roostd.slurm.port import QueueSnapshot, SlurmPort
@@ -34,13 +33,11 @@ from roostd.slurm.queue_view import PendingJob, SiteView, SlurmQueueView
 from roostd.slurm.rules.opt_in import nodes_outside
 from roostd.slurm.rules.shares import user_shares
 from roostd.slurm.rules.site_rules import SiteRules
-from roostd.slurm.spool_watch import FolderWatch
 from roostd.slurm.sync import diff, diff_nodes
 from roostd.state import SLOW_ANSWER_S, DaemonState
 
 _log = structlog.get_logger(__name__)
 
-SPOOL_FILE = "events"
 _MOST_DUMP_S = 0.25  # counts as cost: 1.7 s without a poll, and a job's first lease is 5 s
 
 
@@ -55,6 +52,11 @@ class SlurmWatch:
         release: takes, after each poll, all jobs that only a lease keeps waiting though Roost will
             not place them; see Applier.release_needless.
         spool_folder: where job_submit.lua and the controller's hooks write their lines.
+        adopt: see LeasedJobs.
+
+    Attributes:
+        spool: schedules polls for what is written there; a task of its own runs it.
+        clock_was_set: set when the wall clock was: leases have other lengths than they were given.
     """
 
     def __init__(
@@ -74,8 +76,7 @@ class SlurmWatch:
         self._schedule = PollSchedule()
         self._awaited = AwaitedChanges(self._schedule)
         self._reading = asyncio.Lock()  # of a long queue in a thread
-        self._spool_folder = spool_folder
-        self._spool = SpoolReader(spool_folder / SPOOL_FILE)
+        self.spool = SpoolFollower(spool_folder, state, self._awaited)
         self._view = SlurmQueueView()
         self._snapshot = QueueSnapshot(at_epoch_s=0.0, jobs=())
         self._nodes = SeenNodes()
@@ -89,7 +90,7 @@ class SlurmWatch:
         self._shares_read = AssocMgr()  # of which these are the shares
         self._handed_over: dict[JobId, str] = {}
         self._poll_count, self._polled = 0, asyncio.Event()
-        self.clock_was_set = asyncio.Event()  # leases have other lengths than they were given
+        self.clock_was_set = asyncio.Event()
         state.ask_slurm = self.poll_now
 
     def leased(self) -> tuple[JobId, ...]:
@@ -197,30 +198,9 @@ class SlurmWatch:
 
     async def run(self) -> None:
         """Poll until cancelled."""
-        folder = FolderWatch(self._spool_folder)
-        waker = asyncio.create_task(self._follow(folder))
-        try:
-            while True:
-                await self._schedule.until_due()
-                await self._poll_once(with_nodes=self._schedule.are_nodes_due())
-        finally:
-            waker.cancel()
-            folder.close()
-
-    async def _follow(self, folder: FolderWatch) -> None:
-        """Schedule polls for the lines in the spool."""
         while True:
-            await folder.changed.wait()
-            folder.changed.clear()
-            try:
-                drained = self._spool.drain()
-            except OSError as error:  # another owner's file, or none: the safety poll continues
-                _log.warning("spool_unreadable", error=str(error))
-                continue
-            if drained.refused_count:
-                _log.warning("spool_lines_refused", count=drained.refused_count)
-            self._awaited.note(drained.events)
-            note_reported(self._state, drained.events)
+            await self._schedule.until_due()
+            await self._poll_once(with_nodes=self._schedule.are_nodes_due())
 
     async def _poll_once(self, with_nodes: bool) -> None:
         began_s = time.monotonic()
@@ -256,9 +236,11 @@ class SlurmWatch:
             await self._poll_nodes()
         self.follow_wall_clock()
         asked_s = time.monotonic()
-        is_first, self._snapshot = not self._snapshot.at_epoch_s, await self._slurm.queue()
+        snapshot = await self._slurm.queue()
         dump_s = time.monotonic() - asked_s
         rules = self._nodes.added_to(await self._slurm.rules())
+        # After the last question: where it fails, the next poll is the first.
+        is_first, self._snapshot = not self._snapshot.at_epoch_s, snapshot
         self._state.hidden_nodes = self._nodes.hidden(rules, self._state.is_enforced)
         self._note_priorities(rules, is_first)
         self._site = SiteView(
@@ -313,7 +295,7 @@ class SlurmWatch:
         self._priorities = observe(self._priorities, jobs, rules.scheduling, rules.priority_tier_of)
 
     async def _read_beside(self, reader: JobReader, at_s: float, dump_s: float) -> Look:
-        """Do as `_read`, a long queue in a thread.
+        """Read the last snapshot and show what it means; a long queue is read in a thread.
 
         Args:
             reader: of jobs.
@@ -373,7 +355,9 @@ class SlurmWatch:
         for job_id, reason in self._view.unmanaged.items():
             if reason.startswith(LEFT_BY_LIMIT) and job_id not in before.unmanaged:
                 self._metrics.hand_overs.labels("limit").inc()
-        for job_id in self._handed_over.keys() - self._view.unmanaged.keys():
+        now = self._view
+        # A job that waits by this view was handed over while a thread read the queue for it.
+        for job_id in self._handed_over.keys() - now.unmanaged.keys() - now.waiting.keys():
             del self._handed_over[job_id]
 
     async def _identify_slurm(self) -> None:

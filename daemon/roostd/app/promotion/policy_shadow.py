@@ -58,7 +58,8 @@ class PolicyShadow:
     def __init__(self, state: DaemonState, recorder: Recorder) -> None:
         self._state, self._recorder = state, recorder
         self._process = WorkerProcess(("-c", _WORKER))
-        self._pending: deque[Request | Step] = deque()
+        self._pending: deque[Request | Step] = deque()  # another one for each shadow that begins
+        self._request: ShadowRequest | None = None  # of which the state has the figures
         self._is_on = False
 
     def begin(self, plugins: Plugins, speeds: tuple[ModelSpeeds, ...]) -> None:
@@ -68,13 +69,14 @@ class PolicyShadow:
             plugins: of that engine.
             speeds: of the models that users may name.
         """
-        self._pending.clear()
+        self._pending = deque()
         request, before = self._state.promotions.shadow, self._state.shadow
+        is_same, self._request = request == self._request, request
         self._is_on = request is not None
         if request is None:
             self._state.shadow = None
             return
-        self._state.shadow = before or ShadowFigures()
+        self._state.shadow = before if before is not None and is_same else ShadowFigures()
         self._state.shadow.fault = ""
         try:
             self._pending.append(_task(request, plugins, speeds, self._state))
@@ -117,15 +119,22 @@ class PolicyShadow:
                 figures.add(choice)
 
     async def turn(self) -> None:
-        """Send what has gathered, and take note of the answers."""
+        """Send what has gathered, and take note of the answers.
+
+        A shadow that begins meanwhile is left alone: choices and faults of the one before are not
+        its own.
+        """
+        pending = self._pending
         try:
-            while self._is_on and (request := self._next()):
+            while self._is_on and pending is self._pending and (request := self._next()):
                 choices = await self._ask(request)
-                self._keep(choices)
+                if pending is self._pending:
+                    self._keep(choices)
                 await asyncio.sleep(0)
         except (ShadowFailed, OSError, EOFError, pickle.PickleError, TimeoutError) as error:
             await self.stop()
-            self._fail(str(error) or type(error).__name__)
+            if pending is self._pending:
+                self._fail(str(error) or type(error).__name__)
 
     async def stop(self) -> None:
         """End the process, if there is one."""

@@ -26,6 +26,7 @@ from roost_engine.domain.events import (
     JobEnded,
     JobQueued,
     JobStarted,
+    JobWithdrawn,
     NodeSeen,
     PlacementRefused,
     PreemptionRefused,
@@ -190,63 +191,6 @@ async def test_a_job_of_a_crowd_whose_pin_was_taken_back_is_renewed_in_the_next_
     assert site.slurm.argvs[-1] == commands.renew([third], 120)
 
 
-async def test_a_job_that_is_released_starts_by_itself_and_its_lease_is_renewed_no_more() -> None:
-    site = Site()
-    job_id = site.wait_in_line()
-
-    site.applier.submit(LetGo(job_id=job_id, reason="cannot run"), 0)
-    await site.done()
-    count = len(site.slurm.argvs)
-    await site.applier.renew([job_id])
-
-    assert site.slurm.state(job_id) is squeue.SlurmJobState.RUNNING
-    assert len(site.slurm.argvs) == count
-
-
-async def test_jobs_that_are_held_in_vain_are_released_once_and_again_after_a_new_lease() -> None:
-    site = Site()
-    site.fill("n1")
-    site.fill("n2")
-    first, second = (site.slurm.submit(gpus_per_node=1)[0] for _ in range(2))
-
-    for held_in_vain in ([first], [first], [first, second], [second], [first, second]):
-        site.applier.release_needless(held_in_vain)
-        await site.done()
-
-    released = [argv[2] for argv in site.slurm.argvs]
-    assert released == [f"jobid={first}", f"jobid={second}", f"jobid={first}"]
-
-
-async def test_a_pin_is_taken_back_before_a_job_is_released() -> None:
-    site = Site()
-    site.fill("n1")
-    site.fill("n2")
-    job_id, place = site.submit()
-    site.applier.submit(place, 0)
-    await site.done()
-
-    site.applier.release_needless([job_id])
-    await site.done()
-
-    assert site.slurm.argvs[-2][-1] == "StartTime=now+60"  # unpinned
-    assert site.slurm.admin_comment(job_id) == "roost:let-go"
-
-
-async def test_nodes_that_an_earlier_daemon_pinned_are_freed_before_a_job_is_released() -> None:
-    site = Site()
-    job_id = site.wait_in_line()
-    engine = site.parts.state.engine
-    spec = replace(engine.record(job_id).spec, fixed_indices=tuple(range(8)))
-    engine.step(JobChanged(at_s=100.0, job=spec))
-
-    site.applier.submit(LetGo(job_id=job_id, reason="busy"), 0)
-    await site.done()
-
-    unpinned, released = site.slurm.argvs
-    assert "ReqNodeList=" in unpinned
-    assert released[-1] == "AdminComment=roost:let-go"
-
-
 def run_job(site: Site) -> JobId:
     """A job that runs in Slurm and in the engine."""
     job_id, _ = site.submit()
@@ -302,6 +246,21 @@ async def test_a_job_that_waits_again_asks_for_what_its_user_asked_for_under_a_l
     assert site.slurm.lease_left_s(job_id) == 60
     assert "ReqNodeList=" in site.slurm.argvs[-1]
     assert "TresPerNode=gres/gpu:2" in site.slurm.argvs[-1]
+
+
+async def test_a_request_that_slurm_did_not_restore_is_restored_at_a_renewal() -> None:
+    site = Site()
+    job_id, place = site.submit()
+    site.applier.submit(place, 0)
+    await site.done()
+    site.slurm.stop(job_id)
+    site.parts.state.engine.step(JobQueued(at_s=101.0, job=job(job_id, gpus=8, nodes=3)))
+    site.slurm.inject("unpin", Fault.LOST_BEFORE)
+    site.applier.requeued(job_id)
+    await site.done()
+    await site.applier.renew([job_id])
+    await site.done()
+    assert {"TresPerNode=gres/gpu:2", "ReqNodeList="} <= set(site.slurm.argvs[-1])
 
 
 class FaultyPort(SlurmStandIn):
@@ -512,6 +471,34 @@ async def test_a_pin_that_the_engine_has_dropped_is_not_carried_out() -> None:
     assert site.count("pins", outcome="standing") == 0
 
 
+async def test_a_job_whose_request_changes_is_unpinned_at_the_next_renewal_at_the_latest() -> None:
+    """The engine forgets the pin without an Unpin, and need not report that the job waits."""
+    site = BusySite()
+    job_id = site.queue()
+    await site.done()
+    spec = replace(site.parts.state.engine.record(job_id).spec, excluded_nodes=(NodeName("n1"),))
+    site.parts.state.engine.step(JobChanged(at_s=105.0, job=replace(spec, eligible_s=500.0)))
+    await site.applier.renew([job_id])
+    await site.done()
+    assert {"ReqNodeList=", "StartTime=now+60"} <= set(site.slurm.argvs[-1])
+
+
+async def test_a_job_that_is_held_while_it_is_pinned_is_unpinned_once_it_is_released() -> None:
+    site = BusySite()
+    job_id = site.queue()
+    await site.done()
+    site.slurm.hold(job_id)
+    site.step(JobWithdrawn(at_s=105.0, job_id=job_id, reason="is held"))
+    count = len(site.slurm.argvs)
+    await site.applier.renew([job_id])
+    await site.done()
+    assert len(site.slurm.argvs) == count
+    site.slurm.hold(job_id, release=True)
+    await site.applier.renew([job_id])
+    await site.done()
+    assert {"ReqNodeList=", "StartTime=now+60"} <= set(site.slurm.argvs[-1])
+
+
 async def test_taking_back_a_pin_that_never_was_asks_slurm_nothing() -> None:
     site = BusySite()
     job_id = site.queue(gpus=1)
@@ -609,7 +596,7 @@ async def cpu_of_a_renewal_s(job_count: int) -> float:
     """CPU time of a renewal of all leases after half of the jobs were released."""
     site = Site()
     job_ids = [JobId(str(number)) for number in range(1, job_count + 1)]
-    site.applier._released.update(job_ids[::2])
+    site.applier._releases._let_go.update(job_ids[::2])
     took_s = []
     for _ in range(5):
         began_s = time.thread_time()

@@ -19,12 +19,9 @@ from roost_engine.domain.events import (
     WaitSoFar,
 )
 from roost_engine.testing.builders import node
-from roost_slurm.hooks import spool
-from roost_slurm.hooks.spool import Submitted
 from roost_slurm.text.assoc_mgr import Association, AssocMgr
 from roost_slurm.text.partitions import Partition
 from roostd.app.polls import queue_look
-from roostd.app.polls.slurm_watch import SPOOL_FILE
 from roostd.config.config import Config, Mode
 from roostd.ops.clock import MonotonicClock
 from roostd.slurm.port import QueueSnapshot, SlurmNode
@@ -194,34 +191,53 @@ async def test_a_job_that_a_limit_holds_back_for_long_is_counted_once(site: Site
     assert site.metrics.registry.get_sample_value("roost_hand_overs_total", cause) == 1
 
 
+async def test_a_job_that_is_handed_over_while_a_thread_reads_the_queue_stays_so(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began, may_end = threading.Event(), threading.Event()
+
+    def read(*args: Any) -> SlurmQueueView:
+        found = view(*args)
+        began.set()
+        assert may_end.wait(60.0)
+        return found
+
+    (job_id,) = site.slurm.submit(gpus_per_node=1)
+    await site.look()
+    with monkeypatch.context() as patch:
+        patch.setattr(queue_look, "LONG_QUEUE", 0)
+        patch.setattr(queue_look, "view", read)
+        look = asyncio.create_task(site.look())
+        assert await asyncio.to_thread(began.wait, 60.0)
+        site.watch.hand_over(job_id, "left to Slurm")
+        may_end.set()
+        await look
+    assert await site.look() == ["JobWithdrawn"]
+
+
+async def test_the_first_poll_is_the_first_that_slurm_answers_whole(site: Site) -> None:
+    """The waits of the jobs that it finds began at their submission."""
+
+    class LateRules(SlurmStandIn):
+        async def rules(self) -> SiteRules:
+            self._meet("rules", ())
+            return self.site_rules
+
+    slurm = LateRules([node("n1")], now=lambda: site.now_s)
+    slurm.inject("rules", Fault.LOST_BEFORE)
+    (job_id,) = slurm.submit(gpus_per_node=1)
+    site.watch = site.watching(slurm)
+    assert "JobQueued" not in await site.look()
+    assert "JobQueued" in await site.look()
+    (queued,) = [event for event in site.parts.emitted if isinstance(event, JobQueued)]
+    assert queued.job.job_id == job_id
+    assert queued.wait is not None
+
+
 async def test_numbers_of_array_tasks_lead_to_their_job_ids(site: Site) -> None:
     (first, second) = site.slurm.submit(gpus_per_node=1, array=range(2))
     await site.look()
     assert sorted(site.state.job_ids.values()) == [first, second]
-
-
-async def test_a_job_is_found_soon_after_its_line_in_the_spool(site: Site, tmp_path: Path) -> None:
-    """Not by the poll, which is a minute away."""
-    site.state.config = Config.model_validate(
-        {"mode": "enforce", "slurm": {"poll_interval_s": 60.0}}
-    )
-    await site.look()
-    task = asyncio.create_task(site.watch.run())
-    await asyncio.sleep(0)
-    site.has_news.clear()
-
-    (job_id,) = site.slurm.submit(gpus_per_node=1)
-    spool.append(tmp_path / SPOOL_FILE, Submitted(1000, "main"))
-    try:
-        async with asyncio.timeout(60):
-            await site.has_news.wait()
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-
-    event = site.parts.emitted[-1]
-    assert isinstance(event, JobQueued)
-    assert event.job.job_id == job_id
 
 
 class SlowToRise(SlurmStandIn):

@@ -1,5 +1,7 @@
 """policy_shadow: fed in batches, given up when it falls behind, never in the loop's way."""
 
+import asyncio
+import pickle
 import time
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -108,6 +110,67 @@ async def test_a_process_that_fails_stands_still_until_the_next_engine(
     monkeypatch.undo()
     shadow.begin(Plugins(), ())
     assert figures.fault == ""
+
+
+async def test_the_figures_of_another_policy_begin_at_zero(
+    parts: Parts, shadow: PolicyShadow
+) -> None:
+    shadow.begin(Plugins(), ())
+    first = parts.state.shadow
+    assert first is not None
+    shadow.begin(Plugins(), ())
+    assert parts.state.shadow is first  # a reload
+    parts.state.promotions = Promotions(shadow=ShadowRequest(slot=Slot.ORDER, name="learned"))
+    shadow.begin(Plugins(), ())
+    assert parts.state.shadow is not None
+    assert parts.state.shadow is not first
+
+
+class _Answers(WorkerProcess):
+    """A process that answers, or ends, once a test says so."""
+
+    def __init__(self) -> None:
+        super().__init__(())
+        self.asked, self.may_answer = asyncio.Event(), asyncio.Event()
+        self.answer: tuple[ShadowChoice, ...] | None = ()
+
+    async def ask(self, message: bytes, limit_s: float) -> bytes:
+        self.asked.set()
+        await self.may_answer.wait()
+        if self.answer is None:
+            raise EOFError("the process ended")
+        return pickle.dumps(self.answer)
+
+
+@pytest.mark.parametrize("ends", [False, True])
+async def test_what_becomes_of_a_shadow_is_not_told_of_the_next_one(
+    parts: Parts, shadow: PolicyShadow, monkeypatch: pytest.MonkeyPatch, ends: bool
+) -> None:
+    here = Choice(at_s=1.0, shares=(share("a", 0),), tier=0)
+    choice = ShadowChoice(
+        at_s=1.0,
+        job_id=JobId("1"),
+        slot="order",
+        policy="order:las",
+        active=here,
+        shadow=here,
+        reason="",
+    )
+    process = _Answers()
+    process.answer = None if ends else (choice,)
+    monkeypatch.setattr(shadow, "_process", process)
+    shadow.begin(Plugins(), ())
+    turn = asyncio.create_task(shadow.turn())
+    await process.asked.wait()
+    parts.state.promotions = Promotions(shadow=ShadowRequest(slot=Slot.ORDER, name="learned"))
+    shadow.begin(Plugins(), ())
+    process.may_answer.set()
+    await turn
+    figures = parts.state.shadow
+    assert figures is not None
+    assert (figures.decision_count, figures.fault) == (0, "")
+    assert shadow._is_on
+    assert shadow._pending  # the next shadow begins with the next turn
 
 
 async def test_a_shadow_too_far_behind_is_given_up(

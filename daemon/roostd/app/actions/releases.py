@@ -1,0 +1,115 @@
+"""Releases jobs to Slurm: those that the engine lets go, and those that only a lease keeps waiting.
+
+The pin of such a job is taken back first, or Slurm would start the job on these GPUs alone. Where
+Slurm does not answer then, the job is released at a later renewal of the leases.
+"""
+
+import contextlib
+from collections.abc import Sequence
+from functools import partial
+
+from roost_engine.domain.actions import LetGo
+from roost_engine.domain.errors import UnknownJob
+from roost_engine.domain.model import JobId, Placement
+from roost_engine.job_record import JobRecord, JobState
+from roostd.app.actions.job_tasks import JobTasks
+from roostd.app.actions.lease_renewal import LeaseRenewal
+from roostd.app.actions.slurm_refusals import logged
+from roostd.app.decision.recorder import Recorder
+from roostd.ops.metrics import Metrics
+from roostd.slurm.port import SlurmPort
+from roostd.state import DaemonState
+
+
+class Releases:
+    """See the module.
+
+    Args:
+        slurm: the cluster.
+        state: has the engine, and the configured length of a lease.
+        recorder: the journal.
+        metrics: counts.
+        tasks: the applier's.
+        leases: those of the jobs.
+        pinned: the pins that Slurm has, by job; the caller's, and changed here too.
+        eligible: the jobs without a lease; likewise.
+    """
+
+    def __init__(
+        self,
+        slurm: SlurmPort,
+        state: DaemonState,
+        recorder: Recorder,
+        metrics: Metrics,
+        tasks: JobTasks,
+        leases: LeaseRenewal,
+        pinned: dict[JobId, Placement | None],
+        eligible: set[JobId],
+    ) -> None:
+        self._slurm, self._state, self._recorder, self._metrics = slurm, state, recorder, metrics
+        self._tasks, self._leases = tasks, leases
+        self._pinned, self._eligible = pinned, eligible
+        self._let_go: set[JobId] = set()
+
+    def has(self, job_id: JobId) -> bool:
+        """Return whether a job was to be released: its lease is not renewed any more."""
+        return job_id in self._let_go or self._leases.has_ended(job_id)
+
+    def forget(self, job_id: JobId) -> None:
+        """Forget a job that started or ended."""
+        self._let_go.discard(job_id)
+
+    def let_go(self, action: LetGo, ticket: int) -> None:
+        """Release a job, once the journal has the action on disk."""
+        self._let_go.add(action.job_id)
+        self._tasks.add(action.job_id, lambda: self._release(action, ticket))
+
+    def end_needless(self, needless: Sequence[JobId]) -> None:
+        """Release jobs that have a lease although Roost will not place them. Each once.
+
+        Args:
+            needless: all of them, by the last poll.
+        """
+        due = self._leases.needless(needless, self._tasks)
+        for job_id in self._pinned.keys() & set(due):
+            self._tasks.add(job_id, partial(self._unpin_and_release, job_id))
+        if unpinned := [job_id for job_id in due if job_id not in self._pinned]:
+            self._tasks.spawn(self._end_leases(unpinned))
+
+    def retry(self) -> None:
+        """Release the jobs that were to be released and whose pins Slurm has not taken back."""
+        for job_id in list(self._pinned):
+            if self.has(job_id) and job_id not in self._tasks and self._is_left(job_id):
+                self._tasks.add(job_id, partial(self._unpin_and_release, job_id))
+
+    def _is_left(self, job_id: JobId) -> bool:
+        """Whether the engine leaves a job to Slurm; a fresh engine may have taken it up again."""
+        record = self._record(job_id)
+        return record is None or record.state is JobState.LET_GO
+
+    def _record(self, job_id: JobId) -> JobRecord | None:
+        with contextlib.suppress(UnknownJob):
+            return self._state.engine.record(job_id)
+        return None
+
+    async def _end_leases(self, job_ids: Sequence[JobId]) -> None:
+        async with self._tasks.renewal:  # a renewal that ends later would hold them again
+            await self._leases.end(job_ids)
+
+    async def _release(self, action: LetGo, ticket: int) -> None:
+        await self._recorder.wait_durable(ticket)
+        await self._unpin_and_release(action.job_id)
+
+    async def _unpin_and_release(self, job_id: JobId) -> None:
+        lease_s = round(self._state.config.slurm.lease_s)
+        with logged(self._metrics, "let_go"):
+            self._eligible.discard(job_id)
+            if job_id in self._pinned or self._keeps_types(job_id):
+                await self._slurm.unpin(job_id, lease_s)
+                self._pinned.pop(job_id, None)
+            await self._slurm.release([job_id])
+
+    def _keeps_types(self, job_id: JobId) -> bool:
+        """Whether a pin, maybe of an earlier daemon, has left its types and nodes in the job."""
+        record = self._record(job_id)
+        return record is not None and bool(record.spec.fixed_indices)

@@ -1,0 +1,104 @@
+"""Jobs that are released to Slurm: without a pin of Roost's, also where Slurm did not answer."""
+
+from dataclasses import replace
+
+from tests.daemon.app.applied_site import Site
+
+from roost_engine.domain.actions import LetGo
+from roost_engine.domain.events import JobChanged, JobWithdrawn
+from roost_engine.domain.model import JobId
+from roost_slurm.text import squeue
+from roostd.testing.slurm_stand_in import Fault
+
+
+async def pinned_job(site: Site) -> JobId:
+    """A job that waits by a pin: its GPUs are busy, of which the engine does not know."""
+    site.fill("n1")
+    site.fill("n2")
+    job_id, place = site.submit()
+    site.applier.submit(place, 0)
+    await site.done()
+    return job_id
+
+
+async def test_a_job_that_is_released_starts_by_itself_and_its_lease_is_renewed_no_more() -> None:
+    site = Site()
+    job_id = site.wait_in_line()
+
+    site.applier.submit(LetGo(job_id=job_id, reason="cannot run"), 0)
+    await site.done()
+    count = len(site.slurm.argvs)
+    await site.applier.renew([job_id])
+
+    assert site.slurm.state(job_id) is squeue.SlurmJobState.RUNNING
+    assert len(site.slurm.argvs) == count
+
+
+async def test_jobs_that_are_held_in_vain_are_released_once_and_again_after_a_new_lease() -> None:
+    site = Site()
+    site.fill("n1")
+    site.fill("n2")
+    first, second = (site.slurm.submit(gpus_per_node=1)[0] for _ in range(2))
+
+    for held_in_vain in ([first], [first], [first, second], [second], [first, second]):
+        site.applier.release_needless(held_in_vain)
+        await site.done()
+
+    released = [argv[2] for argv in site.slurm.argvs]
+    assert released == [f"jobid={first}", f"jobid={second}", f"jobid={first}"]
+
+
+async def test_a_pin_is_taken_back_before_a_job_is_released() -> None:
+    site = Site()
+    job_id = await pinned_job(site)
+    site.applier.release_needless([job_id])
+    await site.done()
+
+    assert site.slurm.argvs[-2][-1] == "StartTime=now+60"  # unpinned
+    assert site.slurm.admin_comment(job_id) == "roost:let-go"
+
+
+async def test_nodes_that_an_earlier_daemon_pinned_are_freed_before_a_job_is_released() -> None:
+    site = Site()
+    job_id = site.wait_in_line()
+    engine = site.parts.state.engine
+    spec = replace(engine.record(job_id).spec, fixed_indices=tuple(range(8)))
+    engine.step(JobChanged(at_s=100.0, job=spec))
+
+    site.applier.submit(LetGo(job_id=job_id, reason="busy"), 0)
+    await site.done()
+
+    unpinned, released = site.slurm.argvs
+    assert "ReqNodeList=" in unpinned
+    assert released[-1] == "AdminComment=roost:let-go"
+
+
+async def test_a_job_whose_pin_slurm_did_not_take_back_is_released_at_the_next_renewal() -> None:
+    site = Site()
+    job_id = await pinned_job(site)
+    site.slurm.inject("unpin", Fault.LOST_BEFORE)
+    site.applier.release_needless([job_id])
+    site.parts.state.engine.step(JobWithdrawn(at_s=101.0, job_id=job_id, reason="is off"))
+    await site.done()
+    assert site.slurm.admin_comment(job_id) != "roost:let-go"
+
+    for _ in range(2):
+        site.applier.release_needless([job_id])
+        await site.applier.renew([])
+        await site.done()
+
+    unpinned, released = site.slurm.argvs[-2:]
+    assert {"TresPerNode=gres/gpu:2", "ReqNodeList="} <= set(unpinned)
+    assert released[-1] == "AdminComment=roost:let-go"
+
+
+async def test_a_job_that_a_fresh_engine_has_taken_up_is_not_released_later() -> None:
+    site = Site()
+    job_id = await pinned_job(site)
+    site.slurm.inject("unpin", Fault.LOST_BEFORE)
+    site.applier.submit(LetGo(job_id=job_id, reason="busy"), 0)
+    await site.done()
+    count = len(site.slurm.argvs)
+    await site.applier.renew([])  # the engine has it as placed
+    await site.done()
+    assert len(site.slurm.argvs) == count

@@ -1,0 +1,72 @@
+"""What is written into the spool is followed by polls; a defect in reading it ends the daemon."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from tests.daemon.app.parts import Parts
+from tests.daemon.app.watched_site import Site
+
+from roost_engine.domain.events import JobQueued
+from roost_engine.domain.model import JobId
+from roost_slurm.hooks import spool
+from roost_slurm.hooks.spool import Started, Submitted
+from roostd.app.polls.awaited_changes import AwaitedChanges
+from roostd.app.polls.poll_schedule import PollSchedule
+from roostd.app.polls.spool_follower import SPOOL_FILE, SpoolFollower
+from roostd.config.config import Config
+
+
+async def test_a_job_is_found_soon_after_its_line_in_the_spool(tmp_path: Path) -> None:
+    """Not by the poll, which is a minute away."""
+    site = Site(tmp_path)
+    site.state.config = Config.model_validate(
+        {"mode": "enforce", "slurm": {"poll_interval_s": 60.0}}
+    )
+    await site.look()
+    tasks = [asyncio.create_task(work) for work in (site.watch.run(), site.watch.spool.run())]
+    await asyncio.sleep(0)
+    site.has_news.clear()
+
+    (job_id,) = site.slurm.submit(gpus_per_node=1)
+    spool.append(tmp_path / SPOOL_FILE, Submitted(1000, "main"))
+    try:
+        async with asyncio.timeout(60):
+            await site.has_news.wait()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    event = site.parts.emitted[-1]
+    assert isinstance(event, JobQueued)
+    assert event.job.job_id == job_id
+
+
+async def test_lines_are_noted_and_a_spool_that_cannot_be_read_is_read_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state = Parts().state
+    follower = SpoolFollower(tmp_path, state, AwaitedChanges(PollSchedule()))
+
+    def refuse() -> None:
+        raise PermissionError("another owner's file")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(follower._spool, "drain", refuse)
+        follower._read()
+    spool.append(tmp_path / SPOOL_FILE, Started("7"))
+    follower._read()
+    assert state.reported_runs[JobId("7")].started_s == 100.0
+
+
+async def test_a_defect_is_not_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the task, only polls at an interval would find jobs, for as long as roostd runs."""
+    follower = SpoolFollower(tmp_path, Parts().state, AwaitedChanges(PollSchedule()))
+    monkeypatch.setattr(follower, "_read", lambda: 1 // 0)
+    task = asyncio.create_task(follower.run())
+    await asyncio.sleep(0)
+    spool.append(tmp_path / SPOOL_FILE, Submitted(1000, "main"))
+    with pytest.raises(ZeroDivisionError):
+        async with asyncio.timeout(60):
+            await task
