@@ -46,7 +46,7 @@ class LeftQueue:
 
     Attributes:
         reason: why Roost did not place it.
-        owner: whose it was; None: not known.
+        owner: of the job; None: not known.
         submit_s, left_s: engine time of its submission, and of the poll that missed it.
     """
 

@@ -227,8 +227,6 @@ class Daemon:
         parts.recorder.close()
         _log.info("roostd_stopped")
 
-    # -- periodic tasks ----------------------------------------------------------------------
-
     async def _renew_leases(self) -> None:
         while True:
             await self.parts.applier.renew(self.parts.watch.leased())
@@ -284,8 +282,6 @@ class Daemon:
         if self.state.slurm_fault:
             return
         self._heartbeat.write(self.state.config)
-
-    # -- reloads -----------------------------------------------------------------------------
 
     async def _reload_when_asked(self) -> None:
         while True:

@@ -29,7 +29,7 @@ class Owner:
 
 
 def owner_of(job: QueuedJob, detail: JobDetail | None) -> Owner:
-    """Return whose a job is, and what it asks for.
+    """Return the owner of a job, and what the job asks for.
 
     Args:
         job: a record of the queue.

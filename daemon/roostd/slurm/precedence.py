@@ -69,12 +69,12 @@ class _Findings:
         self.lowest = min((0, *self.precedences.values()))
 
     def put_first(self, number: int, *, is_first: bool) -> None:
-        """Take in that a job was raised."""
+        """Note that a job was raised."""
         self.highest += is_first
         self.precedences[number] = self.highest if is_first else 0
 
     def put_last(self, number: int, *, is_last: bool) -> None:
-        """Take in that a job was lowered. Of one that was put first that only takes this back."""
+        """Note that a job was lowered; one that was put first is then neither first nor last."""
         is_last = is_last and self.precedences.get(number, 0) <= 0
         self.lowest -= is_last
         self.precedences[number] = self.lowest if is_last else 0

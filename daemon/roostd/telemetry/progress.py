@@ -33,15 +33,15 @@ class _Run:
     Attributes:
         started_s: of the run; another start is another run.
         step_count, at_s: where the window begins.
-        told_frac, told_s: the speed reported last, and when; None: none was.
+        reported_frac, reported_s: the speed reported last, and when; None: none was.
         predicted: the log slowdown that was predicted then; None: none was.
     """
 
     started_s: float
     step_count: int
     at_s: float
-    told_frac: float | None = None
-    told_s: float = 0.0
+    reported_frac: float | None = None
+    reported_s: float = 0.0
     predicted: float | None = None
 
 
@@ -51,7 +51,7 @@ class Verdict:
 
     Attributes:
         reason: why it was not used; empty where it was.
-        speed: what the engine is to be told; None: nothing new.
+        speed: the event for the engine; None: nothing new.
     """
 
     reason: str = ""
@@ -100,7 +100,7 @@ class ProgressTracker:
         at_s: float,
         expect: Callable[[], Expected | None],
     ) -> Verdict:
-        """Take in one report.
+        """Check one report, and learn from it.
 
         Args:
             record: of the job.
@@ -156,7 +156,7 @@ class ProgressTracker:
         return Learned(self.model, self.table.state(), dict(self._best))
 
     def restore(self, learned: Learned) -> None:
-        """Know what was learned before, and nothing else."""
+        """Replace what is known by what was learned before a restart."""
         self.model, self._best = learned.model, dict(learned.best)
         self.table.restore(learned.table)
 
@@ -176,12 +176,13 @@ class ProgressTracker:
         while len(self._best) > _MOST_KINDS:
             del self._best[next(iter(self._best))]
         speed_frac = max(rate / best, LEAST_SPEED_FRAC) if best > 0 else LEAST_SPEED_FRAC
-        told = run.told_frac
-        if told is not None and (
-            at_s - run.told_s < _REPORT_EVERY_S or abs(speed_frac - told) <= _CHANGED_FRAC * told
+        before = run.reported_frac
+        if before is not None and (
+            at_s - run.reported_s < _REPORT_EVERY_S
+            or abs(speed_frac - before) <= _CHANGED_FRAC * before
         ):
             return None
-        run.told_frac, run.told_s = speed_frac, at_s
+        run.reported_frac, run.reported_s = speed_frac, at_s
         found = expect()
         run.predicted = None if found is None else found.mean
         if found is not None:

@@ -44,7 +44,7 @@ class ForecastErrors:
         self._stored, self._stored_s = self._calibration.counts(), state.clock.now_s()
 
     def corrected(self, found: Forecast) -> Forecast:
-        """Take in a new forecast and the starts up to now; returns what to say in its place."""
+        """Learn from the starts up to now, and return a new forecast, corrected by that."""
         self._calibration.settle(partial(started_s, self._state.engine))
         said = self._calibration.correct(found)
         self._calibration.note(found)

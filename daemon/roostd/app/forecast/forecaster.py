@@ -20,12 +20,12 @@ _Result = TypeVar("_Result")
 
 
 class Forecaster:
-    """Looks at the queue now and then, and has it played forward.
+    """Surveys the queue every eta.interval_s, and has it played forward.
 
     Args:
         state: the daemon's; receives the forecast.
         compute: plays the queue forward elsewhere.
-        correct: says what to make of a forecast, by how wrong earlier ones were.
+        correct: returns a forecast corrected by how wrong earlier ones were.
         on_forecast: called after each new forecast.
     """
 

@@ -78,7 +78,7 @@ class KnowledgeKeeper:
         self._is_late = self._known != Knowledge()
 
     def _take_over(self, memo: bytes | None, entries: Mapping[TableKey, bytes]) -> None:
-        """Know what the journal says; nothing where that is damaged."""
+        """Replace what is known by what the journal says; by nothing where that is damaged."""
         self._is_unread = False
         self._known, self._turn, self._is_in_step = Knowledge(), 0, False
         if memo is None:

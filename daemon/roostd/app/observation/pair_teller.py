@@ -1,4 +1,4 @@
-"""Tells the engine what reports of progress have taught of pairs of kinds, while it runs.
+"""Reports to a running engine what progress reports have shown of pairs of kinds.
 
 A run begins with what was known then (Plugins.neighbours). Once a minute in which a job reported,
 the engine gets what has changed since, as an event: it is in the journal, so a replay has it.
@@ -34,7 +34,7 @@ class PairTeller:
         self._told_s, self._told_count = state.clock.now_s(), 0
 
     def poll(self) -> None:
-        """Tell what has changed if that is due. To be called about once a second."""
+        """Report what has changed if that is due. To be called about once a second."""
         state, tracker = self._state, self._state.progress
         now_s, plugins = state.clock.now_s(), self._plugins()
         if plugins is not self._of:

@@ -1,4 +1,4 @@
-"""What the controller's hooks report of jobs, for those that no look at the queue shows."""
+"""What the controller's hooks report of jobs, also of jobs that no poll of the queue shows."""
 
 from collections.abc import Iterable
 

@@ -51,7 +51,7 @@ class SeenNodes:
         return any(map(_is_in_transition, self.nodes))
 
     def apply(self, nodes: tuple[SlurmNode, ...], at_s: float) -> Sequence[Event]:
-        """Take in what Slurm shows now; returns what has changed, as events."""
+        """Apply what Slurm shows now, and return what has changed, as events."""
         events = diff_nodes([node.spec for node in self.nodes], nodes, at_s)
         self.nodes = nodes
         specs = {node.spec.name: node.spec for node in nodes}

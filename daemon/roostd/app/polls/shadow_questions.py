@@ -171,7 +171,7 @@ class ShadowQuestions:
     async def _ask(self, argv: Argv, now_s: float) -> None:
         began_s = time.monotonic()
         try:
-            told = await self._slurm.first_start(argv)
+            answer = await self._slurm.first_start(argv)
         except SlurmError as error:
             self._metrics.slurm_failures.labels("question").inc()
             if not self._fault:
@@ -182,11 +182,11 @@ class ShadowQuestions:
         took_s = time.monotonic() - began_s
         interval_s = self._state.config.slurm.poll_interval_s / _QUESTIONS_PER_POLL
         self._ask_at_s = now_s + max(interval_s, took_s / _MOST_TIME_FRAC)
-        if told is None:
+        if answer is None:
             self._starts.note(argv, Answer(now_s))
             return
-        start_s = self._state.clock.to_engine_s(told.at_epoch_s)
-        self._starts.note(argv, Answer(now_s, start_s, told.nodes))
+        start_s = self._state.clock.to_engine_s(answer.at_epoch_s)
+        self._starts.note(argv, Answer(now_s, start_s, answer.nodes))
 
     def _hand_over(self, job_id: JobId, since_s: float) -> None:
         waited_s = self._state.clock.now_s() - since_s

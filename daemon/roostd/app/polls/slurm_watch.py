@@ -311,7 +311,7 @@ class SlurmWatch:
         while True:
             before = self._view
             found, cost_s = await asyncio.to_thread(look) if self.is_queue_long else look()
-            if self._view is before:  # else a fresh engine was told of the queue meanwhile
+            if self._view is before:  # else a fresh engine got the view meanwhile
                 break
         began_s = time.thread_time()
         self._show(found)

@@ -104,8 +104,6 @@ class PolicyDesk:
             config, self._state.promotions, self._state.promotion_faults
         )
 
-    # -- what operators ask for --------------------------------------------------------------
-
     def shadow(self, name: str, by: str, caller: Mapping[str, object]) -> None:
         """Let a policy decide in shadow; "": none.
 
@@ -224,8 +222,6 @@ class PolicyDesk:
         self._audit("roll_back_policy", by, caller, policy=str(last), reason=reason)
         self._apply(promotions.without(rollback))
 
-    # -- what the daemon asks for ------------------------------------------------------------
-
     def extended(self, plugins: Plugins) -> tuple[Plugins, Models]:
         """Return the choice of policies of a fresh engine, with what is promoted."""
         return extended(plugins, self._state)
@@ -267,8 +263,6 @@ class PolicyDesk:
             PolicyError: the model fails a check of the loader.
         """
         return identity_of(policy)
-
-    # -- rules -------------------------------------------------------------------------------
 
     def _load(self, policy: PolicyName) -> str:
         """Return the identity of a policy that loads.
@@ -323,8 +317,6 @@ class PolicyDesk:
             f"{count} jobs have ended under it as a canary, want {wanted}: roostctl policy promote"
             f" {policy} --canary 10%"
         )
-
-    # -- carrying it out -----------------------------------------------------------------------
 
     def _task(self, policy: PolicyName, last_s: float) -> EvaluationTask:
         state, speeds = self._state, self._speeds()

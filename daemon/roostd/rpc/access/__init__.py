@@ -1,4 +1,4 @@
-"""Who may call, and how much: certificates, roles, UNIX sockets and limits for each caller.
+"""Access control: certificates, roles, UNIX sockets and limits for each caller.
 
 Not here: what a call does.
 """

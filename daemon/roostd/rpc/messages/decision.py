@@ -42,7 +42,7 @@ def _candidates(place: Place) -> Iterator[pb.Candidate]:
 
 
 def _why_not(decision: Decision, rank: int) -> str:
-    """What sets a candidate back the most, by the heuristic's weights; a model may see more."""
+    """Return what lowers a candidate's score the most by the heuristic; a model may see more."""
     gap = float(decision.scores[0] - decision.scores[rank])
     if gap <= 0:
         return "as good; the chosen one comes first in order"

@@ -17,7 +17,7 @@ from roostd.state import DaemonState
 
 
 def explanation(state: DaemonState, job_id: JobId) -> pb.Explanation:
-    """Why a job is where it is.
+    """Return why a job is where it is.
 
     Raises:
         UnknownJob: neither the engine nor Slurm's queue has it.

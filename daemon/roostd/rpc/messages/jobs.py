@@ -24,7 +24,7 @@ JOB_STATES = {
 
 
 def jobs(state: DaemonState, include_ended: bool) -> Iterator[pb.Job]:
-    """Every job that the engine knows, then those that Roost leaves to Slurm."""
+    """Yield every job that the engine knows, then those that Roost leaves to Slurm."""
     known, waiting = dict(state.engine.known_jobs(include_ended)), outlooks(state)
     for job_id, record in known.items():
         message = _recorded_job(state, job_id, record)
@@ -47,7 +47,7 @@ def _has_ended(state: DaemonState, job_id: JobId) -> bool:
 
 
 def job(state: DaemonState, job_id: JobId) -> pb.Job:
-    """One job.
+    """Return one job.
 
     Raises:
         UnknownJob: neither the engine nor Slurm's queue has it.
@@ -68,7 +68,7 @@ def job(state: DaemonState, job_id: JobId) -> pb.Job:
 
 
 def listed_job(state: DaemonState, job_id: JobId, outlook: Outlook | None) -> pb.Job:
-    """One job of a list, whose outlooks were computed together.
+    """Return one job of a list, for which all outlooks were computed together.
 
     Raises:
         UnknownJob: neither the engine nor what Roost leaves to Slurm has it.
@@ -207,7 +207,7 @@ def _standing(pin: StandingPin, now_s: float) -> pb.StandingPin:
 
 
 def _why_not_roost_s(record: KnownJob, left: UnmanagedJob | None, *, is_planned: bool) -> str:
-    """Why a job runs that Roost has not placed; empty for those it has."""
+    """Return why a job runs that Roost has not placed; "" for a job that it has placed."""
     if is_planned:
         return ""
     if isinstance(record, JobRecord):

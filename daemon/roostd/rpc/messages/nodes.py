@@ -13,7 +13,7 @@ from roostd.telemetry.probe_messages import ProbeHello, column
 
 
 def node_names(state: DaemonState) -> list[NodeName]:
-    """Every node that Slurm names, sorted."""
+    """Return every node that Slurm names, sorted."""
     cluster = state.engine.cluster
     return sorted(
         name for name, spec in zip(cluster.names, cluster.specs, strict=True) if spec is not None
@@ -32,7 +32,7 @@ def holders(state: DaemonState) -> dict[tuple[NodeName, int], JobId]:
 
 
 def node(state: DaemonState, name: NodeName, held: dict[tuple[NodeName, int], JobId]) -> pb.Node:
-    """One node.
+    """Return one node.
 
     Raises:
         UnknownNode: Slurm does not name it.

@@ -1,4 +1,4 @@
-"""The Admin service: changes by administrators, who are the users that can open its socket."""
+"""The Admin service: changes by administrators, the users that can open its socket."""
 
 from collections.abc import Awaitable, Callable
 from math import isfinite

@@ -48,9 +48,9 @@ def unknown_job(
 def _hooks_only(job_id: str, reported: ReportedRun, now_s: float) -> str:
     """Return what is known of a job that came and went between two looks at Slurm's queue."""
     times = (("started", reported.started_s), ("ended", reported.ended_s))
-    told = [f"{what} {now_s - at_s:.0f} s ago" for what, at_s in times if at_s is not None]
+    facts = [f"{what} {now_s - at_s:.0f} s ago" for what, at_s in times if at_s is not None]
     return (
-        f"Slurm's hooks report that it {' and '.join(told)}, and roostd knows no more: it asked for"
+        f"Slurm's hooks report that it {' and '.join(facts)}, and roostd knows no more: it asked for"
         " no GPUs, or Slurm started it by itself before roostd looked at the queue;"
         f" sacct -j {job_id} has the rest"
     )

@@ -25,7 +25,7 @@ class HiddenNodes:
         self._rules = SiteRules(), SiteRules()  # as last given, and with the hidden nodes
 
     def note(self, nodes: Iterable[ShownNode]) -> None:
-        """Take in all nodes that Slurm shows now."""
+        """Store the names of all nodes that Slurm shows now."""
         gpu_counts = {node.name: node.gpu_count for node in nodes}
         self._shown = frozenset(gpu_counts)
         self._without_gpus -= self._shown
