@@ -14,16 +14,15 @@ from roost_slurm.text.stamp import parse_stamp
 from roostd.slurm.array_limits import ArrayLimits
 from roostd.slurm.jobs import NO_GPUS, NO_LEASE, RELEASED, JobReader, Unmanaged
 from roostd.slurm.limits import LONGEST_REASON
+from roostd.slurm.lives import Lives, life_of, life_of_holder
 from roostd.slurm.port import QueueSnapshot
 from roostd.slurm.queue_view import (
-    Life,
     NodeRules,
     ReadFrom,
     Request,
     RunFacts,
     SiteView,
     SlurmQueueView,
-    is_next_life,
 )
 from roostd.slurm.request import shares_of
 from roostd.slurm.reserved_gpus import Poll, ReservedGpus, job_id_of, reserved_gpus
@@ -101,7 +100,7 @@ class _Reading:
         self._running: dict[JobId, tuple[NodeShare, ...]] = {}
         self._blocked: dict[JobId, str] = {}
         self._unmanaged: dict[JobId, str] = {}
-        self._lives: dict[JobId, Life] = {}
+        self._lives = Lives(before.lives)
         self._numbers: dict[int, JobId] = {}
         self._settle_until: dict[JobId, float] = {}
         self._forgotten_on: dict[JobId, frozenset[NodeName]] = {}
@@ -118,7 +117,7 @@ class _Reading:
             running=self._running,
             blocked=self._blocked,
             unmanaged=self._unmanaged,
-            lives=self._lives,
+            lives=self._lives.now,
             numbers=self._numbers,
             settle_until_s=self._settle_until,
             forgotten_on=self._forgotten_on,
@@ -135,7 +134,8 @@ class _Reading:
 
     def add_running(self, job: QueuedJob) -> None:
         """Add a job that holds an allocation."""
-        job_id, life = JobId(job.job_ids[0]), self._life_of_holder(job)
+        job_id = JobId(job.job_ids[0])
+        life = life_of_holder(job, self._before.lives.get(job_id))
         detail = self._details.get(job.number)
         shares = tuple(
             share
@@ -147,7 +147,7 @@ class _Reading:
         if shares:
             self._running[job_id] = shares
             self._holders.append((job, shares))
-            self._note_life(job_id, life)
+            self._lives.note(job_id, life)
             self._requests[job_id] = self._request(job, job_id, detail)
             self._runs[job_id] = self._run_facts(job)
         self._numbers[job.number] = job_id
@@ -167,7 +167,7 @@ class _Reading:
             if gpus.shares and (is_on or name in awaited):
                 job_id = job_id_of(name)
                 self._running[job_id] = gpus.shares
-                self._lives[job_id] = (0, gpus.start_epoch_s, 0)
+                self._lives.now[job_id] = (0, gpus.start_epoch_s, 0)
                 self._runs[job_id] = RunFacts(self._reader.to_engine_s(gpus.end_epoch_s))
         self._reserved = found
 
@@ -183,7 +183,7 @@ class _Reading:
 
     def _request(self, job: QueuedJob, job_id: JobId, detail: JobDetail | None) -> Request | None:
         """Return the request of a running job; read once, as reading all at each poll is slow."""
-        is_same = self._before.lives.get(job_id) == self._lives[job_id]
+        is_same = self._lives.is_same(job_id)
         if is_same and job_id in self._before.requests:
             return self._before.requests[job_id]
         if job.start_epoch_s is None or parse_stamp(job.admin_comment) is None:
@@ -194,19 +194,9 @@ class _Reading:
             return None
         return spec, self._reader.to_engine_s(job.start_epoch_s)
 
-    def _life_of_holder(self, job: QueuedJob) -> Life:
-        """Return the life of a job that holds an allocation.
-
-        A requeued job that still completes is in its former life, though Slurm counts the restart
-        as soon as the requeue is requested.
-        """
-        life, known = _life(job), self._before.lives.get(JobId(job.job_ids[0]))
-        is_leaving = job.state is SlurmJobState.COMPLETING and is_next_life(known, life)
-        return known if is_leaving and known is not None else life
-
     def add_pending(self, job: QueuedJob, job_id: JobId) -> None:
         """Add a job that waits."""
-        self._note_life(job_id, _life(job))
+        self._lives.note(job_id, life_of(job))
         self._note_forgotten_start(job_id)
         if len(job.job_ids) == 1:
             self._numbers[job.number] = job_id
@@ -249,7 +239,7 @@ class _Reading:
         """
         detail, before = self._details.get(job.number), self._before
         is_started = detail is not None and detail.state is not SlurmJobState.PENDING
-        if is_started and before.lives.get(job_id) == self._lives[job_id]:
+        if is_started and self._lives.is_same(job_id):
             return before.unmanaged.get(job_id, read.reason)
         reason = read.reason
         if reason in (NO_LEASE, RELEASED):
@@ -286,10 +276,6 @@ class _Reading:
             return before
         return fields, detail
 
-    def _note_life(self, job_id: JobId, life: Life) -> None:
-        before = self._before.lives.get(job_id)
-        self._lives[job_id] = before if before == life else life  # see _read_from
-
     def _node_rules(self, job: QueuedJob) -> NodeRules:
         key, rules, at_epoch_s = _bound_by(job), self._rules, self._at_epoch_s
         if key not in self._by_node:
@@ -303,8 +289,7 @@ class _Reading:
 
     def _is_held_back(self, job: QueuedJob, job_id: JobId) -> bool:
         """Note a job that Slurm would not start; after a while it is left to plain Slurm."""
-        is_same = self._before.lives.get(job_id) == self._lives[job_id]
-        detail = self._details.get(job.number)
+        detail, is_same = self._details.get(job.number), self._lives.is_same(job_id)
         held = self._holding_back.judge(job, detail, job_id, is_same)
         if held is None:
             return False
@@ -369,7 +354,7 @@ class _Reading:
         holds the job and drains the node ("Duplicate jobid"), also minutes later (22.05).
         """
         before = self._before
-        if before.lives.get(job_id) != self._lives[job_id]:
+        if not self._lives.is_same(job_id):
             return
         shares = before.running.get(job_id, ())
         nodes = before.forgotten_on.get(job_id, frozenset()).union(share.node for share in shares)
@@ -395,7 +380,7 @@ class _Reading:
         submission would put it behind every job that comes until the clock gets there.
         """
         before = self._before.waiting.get(spec.job_id)
-        if before is not None and self._before.lives.get(spec.job_id) == self._lives[spec.job_id]:
+        if before is not None and self._lives.is_same(spec.job_id):
             return replace(spec, submit_s=before.submit_s)
         return spec if spec.submit_s <= self._at_s else replace(spec, submit_s=self._at_s)
 
@@ -403,9 +388,3 @@ class _Reading:
 def _bound_by(job: QueuedJob) -> tuple[object, ...]:
     """Return what decides which limits on single nodes hold for a job."""
     return job.time_limit_s, job.reservation, job.user_id, job.account, job.partition
-
-
-def _life(job: QueuedJob) -> Life:
-    # A task that leaves its array's record gets a number of its own and stays the same task.
-    number = job.number if job.array_number is None else job.array_number
-    return number, job.submit_epoch_s, job.restart_count

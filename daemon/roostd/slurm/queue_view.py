@@ -8,12 +8,12 @@ from typing import TypeAlias
 from roost_engine.domain.model import JobId, JobSpec, NodeName, NodeShare
 from roost_slurm.text.scontrol import JobDetail
 from roost_slurm.text.squeue import QueuedJob
+from roostd.slurm.lives import Life
 from roostd.slurm.precedence import SeenPriorities
 from roostd.slurm.reserved_gpus import Poll, ReservedGpus, job_id_of
 from roostd.slurm.rules.held_back import HeldBackJobs
 from roostd.slurm.rules.site_rules import SiteRules
 
-Life: TypeAlias = tuple[int, float, int]  # record number, submission, restarts
 Request: TypeAlias = tuple[JobSpec, float]
 
 
@@ -91,12 +91,6 @@ class RunFacts:
     end_s: float | None = None
     preempt_class: str = ""
     spared_until_s: float = 0.0
-
-
-def is_next_life(before: Life | None, after: Life) -> bool:
-    """Return whether a job has been requeued between two lives."""
-    # Slurm writes a new submission time when it requeues. A reused number starts at 0 restarts.
-    return before is not None and before[0] == after[0] and before[2] < after[2]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,8 +18,9 @@ from roost_engine.domain.events import (
 )
 from roost_engine.domain.model import JobId, JobSpec, NodeSpec
 from roostd.slurm.jobs import NO_GPUS
+from roostd.slurm.lives import is_next_life
 from roostd.slurm.port import SlurmNode
-from roostd.slurm.queue_view import RunFacts, SlurmQueueView, is_next_life
+from roostd.slurm.queue_view import RunFacts, SlurmQueueView
 
 
 def diff(before: SlurmQueueView, after: SlurmQueueView, at_s: float) -> tuple[Event, ...]:

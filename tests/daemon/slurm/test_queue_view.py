@@ -1,23 +1,30 @@
-"""The life of a job in the view: Slurm may reuse its number, and may requeue it."""
+"""The view of Slurm's queue: what it says of nodes with reserved GPUs."""
 
-import pytest
+from roost_engine.domain.model import NodeName
+from roost_engine.testing.builders import share
+from roostd.slurm.queue_view import SlurmQueueView
+from roostd.slurm.reserved_gpus import ReservedGpus, job_id_of
 
-from roostd.slurm.queue_view import Life, is_next_life
 
-REQUEUED: Life = (7, 160.0, 1)  # record number, submission, restarts
+def reserved(name: str, possible: range) -> ReservedGpus:
+    """Two GPUs of a node."""
+    node = NodeName(name)
+    return ReservedGpus(
+        start_epoch_s=0.0,
+        end_epoch_s=100.0,
+        gpu_count=2,
+        counts={node: 2},
+        possible={node: frozenset(possible)},
+        proven={node: frozenset()},
+        since_epoch_s=0.0,
+    )
 
 
-@pytest.mark.parametrize(
-    ("before", "is_next"),
-    [
-        pytest.param((7, 100.0, 0), True, id="requeued"),
-        pytest.param(REQUEUED, False, id="the same life"),
-        pytest.param((8, 100.0, 0), False, id="another record"),
-        pytest.param((7, 90.0, 3), False, id="a reused number"),
-        pytest.param(None, False, id="never seen"),
-    ],
-)
-def test_a_life_is_the_next_one_after_more_restarts_of_the_same_record(
-    before: Life | None, is_next: bool
-) -> None:
-    assert is_next_life(before, REQUEUED) is is_next
+def test_nodes_are_unsure_while_a_reservation_closes_gpus_that_may_be_others() -> None:
+    found = {
+        "sure": reserved("n1", range(2)),
+        "unsure": reserved("n2", range(3)),
+        "later": reserved("n3", range(3)),
+    }
+    closed = {job_id_of(name): (share("n2", 0, 1),) for name in ("sure", "unsure")}
+    assert SlurmQueueView(reserved=found, running=closed).unsure_nodes == {"n2"}

@@ -231,6 +231,7 @@ class Applier:
         """Write the reasons of waits that began or changed since the last call into Slurm."""
         async with self._tasks.renewal:
             due = self._reasons.take()
+            self._reasons.keep({one: why for one, why in due.items() if one in self._tasks})
             waiting = {job_id: reason for job_id, reason in due.items() if self._is_waiting(job_id)}
             if waiting and not self._is_draining:
                 with logged(self._metrics, "announce"):

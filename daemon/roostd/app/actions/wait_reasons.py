@@ -34,6 +34,10 @@ class WaitReasons:
         due, self._unannounced = self._unannounced, {}
         return self._overtaken() | due
 
+    def keep(self, reasons: Mapping[JobId, str]) -> None:
+        """Announce these with the next ones: their jobs are worked on at the moment."""
+        self._unannounced = {**reasons, **self._unannounced}
+
     def note_announced(self, reasons: Mapping[JobId, str]) -> None:
         """Note that Slurm has these reasons."""
         self._announced |= reasons

@@ -50,8 +50,8 @@ def _hooks_only(job_id: str, reported: ReportedRun, now_s: float) -> str:
     times = (("started", reported.started_s), ("ended", reported.ended_s))
     facts = [f"{what} {now_s - at_s:.0f} s ago" for what, at_s in times if at_s is not None]
     return (
-        f"Slurm's hooks report that it {' and '.join(facts)}, and roostd knows no more: it asked for"
-        " no GPUs, or Slurm started it by itself before roostd looked at the queue;"
+        f"Slurm's hooks report that it {' and '.join(facts)}, and roostd knows no more: it asked"
+        " for no GPUs, or Slurm started it by itself before roostd looked at the queue;"
         f" sacct -j {job_id} has the rest"
     )
 

@@ -52,6 +52,20 @@ async def test_a_held_job_does_not_go_on_saying_what_it_waited_for() -> None:
     assert len(site.slurm.argvs) == 2
 
 
+async def test_a_job_whose_pin_is_just_being_taken_back_says_what_it_waits_for_after_that() -> None:
+    site = Site()
+    job_id = site.wait_in_line()
+    site.applier.adopt([job_id], [])
+    site.applier.submit(Wait(job_id=job_id, reason="waits", until_s=None), 0)
+    assert not site.applier.is_idle
+    await site.applier.announce()
+    assert "waits" not in site.slurm.admin_comment(job_id)
+
+    await site.done()
+    await site.applier.announce()
+    assert site.slurm.admin_comment(job_id) == "roost:lease roost:advice waits"
+
+
 async def test_a_job_that_began_to_run_says_nothing() -> None:
     site = Site()
     job_id = site.wait_in_line()
