@@ -28,7 +28,7 @@ def test_a_life_is_the_next_one_after_more_restarts_of_the_same_record(
 def test_a_life_that_goes_on_is_the_same_object() -> None:
     before = {JobId("7"): (7, 100.0, 0), JobId("8"): (8, 100.0, 0)}
     lives = Lives(before)
-    for job_id, life in (("7", (7, 50.0 + 50.0, 0)), ("8", (8, 200.0, 1)), ("9", (9, 200.0, 0))):
+    for job_id, life in (("7", (7, float("100"), 0)), ("8", (8, 200.0, 1)), ("9", (9, 200.0, 0))):
         lives.note(JobId(job_id), life)
     assert lives.now[JobId("7")] is before[JobId("7")]
     assert [job_id for job_id in lives.now if lives.is_same(job_id)] == ["7"]

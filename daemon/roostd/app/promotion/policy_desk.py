@@ -127,7 +127,8 @@ class PolicyDesk:
         """Compare a policy with the one that decides, on the site's journal.
 
         Raises:
-            PolicyError: there is no such policy, it does not load, or there is no comparison.
+            PolicyError: there is no such policy, it does not load, there is no comparison, or the
+                model's file was changed meanwhile.
             JournalError: the disk does not take the result.
         """
         policy = find_policy(name, self._folder)
@@ -138,6 +139,8 @@ class PolicyDesk:
             await self._settle()
             against = str(self.active(policy.slot))
             found = await self._evaluator.evaluate(self._task(policy, last_s or _WEEK_S))
+        if self._load(policy) != identity:
+            raise PolicyRefused(f"{policy} was changed while it was evaluated; evaluate it again")
         stored = StoredEvaluation(
             slot=policy.slot,
             policy=str(policy),

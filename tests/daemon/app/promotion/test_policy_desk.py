@@ -3,7 +3,7 @@
 import asyncio
 import json
 import shutil
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -49,9 +49,11 @@ class FakeEvaluator:
 
     def __init__(self, found: Evaluation) -> None:
         self.found, self.asked = found, list[EvaluationTask]()
+        self.meanwhile: Callable[[], None] = lambda: None
 
     async def evaluate(self, task: EvaluationTask) -> Evaluation:
         self.asked.append(task)
+        self.meanwhile()
         return self.found
 
 
@@ -229,6 +231,16 @@ async def test_a_model_that_does_not_load_is_refused_at_every_stage(
         with pytest.raises(PolicyRefused, match="cannot be loaded"):
             desk.promote("short", "ann", {}, force=True)
         assert not evaluator.asked
+
+
+async def test_a_model_whose_file_changes_while_it_is_evaluated_was_not_compared(
+    slurm: SlurmStandIn, tmp_path: Path, model: Path
+) -> None:
+    async with desk_of(slurm, config(tmp_path)) as (daemon, desk, evaluator):
+        evaluator.meanwhile = lambda: spoil(model)
+        with pytest.raises(PolicyRefused, match="order:short"):
+            await desk.evaluate("short", "ann", 0.0, {})
+        assert not daemon.daemon.state.promotions.evaluations
 
 
 @pytest.mark.parametrize("slot", ["placement:strict", "preemption:las-moves"])
