@@ -54,11 +54,16 @@ class JobTasks:
             self._queues[job_id].append(work)
             return
         self._queues[job_id] = [work]
-        self._workers[job_id] = self.spawn(self._work_off(job_id))
+        self._workers[job_id] = self._begin(self._work_off(job_id), job_id)
 
-    def spawn(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
+    def spawn(self, work: Coroutine[None, None, None]) -> None:
         """Run some work that is not one job's; `finish` waits for it too."""
-        task = asyncio.create_task(work)
+        self._begin(work)
+
+    def _begin(
+        self, work: Coroutine[None, None, None], job_id: JobId | None = None
+    ) -> asyncio.Task[None]:
+        task = asyncio.create_task(self._supervise(work, job_id))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
@@ -80,8 +85,12 @@ class JobTasks:
                 async with self._slots:
                     await queue[0]()
                 queue.pop(0)
+        finally:
+            del self._queues[job_id], self._workers[job_id]
+
+    async def _supervise(self, work: Coroutine[None, None, None], job_id: JobId | None) -> None:
+        try:
+            await work
         except Exception:  # noqa: BLE001  supervises: a fault of one job must not stop the others
             _log.exception("action_failed", job_id=job_id)
             self._metrics.slurm_failures.labels("unexpected").inc()
-        finally:
-            del self._queues[job_id], self._workers[job_id]

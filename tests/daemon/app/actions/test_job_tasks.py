@@ -77,6 +77,18 @@ async def test_a_fault_of_one_job_is_counted_and_stops_no_other() -> None:
     await work.tasks.finish(1.0)
 
 
+async def test_a_fault_of_work_for_many_jobs_is_counted_too() -> None:
+    work = Work()
+
+    async def fail() -> None:
+        raise ValueError("a bug")
+
+    work.tasks.spawn(fail())
+    await work.tasks.finish(1.0)
+    labels = {"operation": "unexpected"}
+    assert work.metrics.registry.get_sample_value("roost_slurm_failures_total", labels) == 1
+
+
 async def test_what_takes_too_long_is_cancelled_in_the_end() -> None:
     work = Work()
     work.add(ONE, "a")
