@@ -307,7 +307,7 @@ class _Reading:
         return replace(
             spec,
             priority_tier=partition.tier if partition is not None else 0,
-            quotas=rules.quotas(job, self._details.get(job.number)) if spec.binding else (),
+            quotas=rules.quotas(job) if spec.binding else (),
             node_quotas=node_quotas if spec.binding else (),
             preempts=tuple(sorted(rules.preempts(job))),
             excluded_nodes=tuple(sorted({*spec.excluded_nodes, *closed})),

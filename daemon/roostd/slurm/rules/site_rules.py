@@ -105,9 +105,8 @@ class SiteRules:
                 return found
         return unreachable(self._quotas, job)
 
-    def quotas(self, job: QueuedJob, detail: JobDetail | None) -> tuple[QuotaUse, ...]:
+    def quotas(self, job: QueuedJob) -> tuple[QuotaUse, ...]:
         """Return every shared limit that a job counts against, and what it takes of each."""
-        del detail  # squeue prints everything that Slurm's limits count
         return self._quotas.uses(job)
 
     def free(self, jobs: Iterable[QueuedJob]) -> Mapping[str, float]:

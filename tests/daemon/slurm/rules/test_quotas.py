@@ -32,7 +32,7 @@ def site(
 
 def uses(site_rules: SiteRules, *words: str, **changes: object) -> dict[str, float]:
     """What a job of 2 GPUs takes, of the quotas whose names hold all the words."""
-    taken = site_rules.quotas(job(1, 2, **changes), None)
+    taken = site_rules.quotas(job(1, 2, **changes))
     return {
         use.quota: use.amount for use in taken if all(word in use.quota.split() for word in words)
     }
@@ -67,7 +67,7 @@ def test_jobs_that_slurm_holds_back_for_a_limit_do_not_fit_in_a_quota(release: s
     free = site_rules.free(queue.values())
     exceeded = {
         name: sorted(
-            use.quota for use in site_rules.quotas(one, None) if use.amount > free[use.quota]
+            use.quota for use in site_rules.quotas(one) if use.amount > free[use.quota]
         )
         for name, one in queue.items()
         if one.is_pending
@@ -88,14 +88,14 @@ def test_limits_hold_only_where_the_site_enforces_them() -> None:
     unenforced = SiteRules(
         accounting=limited.accounting, scheduling=Scheduling(enforced=frozenset({"associations"}))
     )
-    assert unenforced.quotas(job(1, 2), None) == ()
+    assert unenforced.quotas(job(1, 2)) == ()
 
 
 def test_licenses_hold_on_a_site_without_accounting() -> None:
     site_rules = SiteRules(licenses={"matlab": License(name="matlab", total_count=4)})
     waits = job(1, 1, licenses="matlab:3,unknown:1")
     runs = job(2, 1, licenses="matlab", state=RUNNING)
-    assert [(use.quota, use.amount) for use in site_rules.quotas(waits, None)] == [
+    assert [(use.quota, use.amount) for use in site_rules.quotas(waits)] == [
         ("License matlab", 3.0)
     ]
     assert site_rules.free([waits, runs]) == {"License matlab": 3.0}

@@ -245,7 +245,7 @@ async def test_quotas_say_what_slurm_says_and_before_it(cluster: LocalSlurm) -> 
         site, queue = await port.rules(), (await port.queue()).jobs
         free = site.free(queue)
         (one,) = (job for job in queue if str(job.number) == job_id)
-        beyond = [use.quota for use in site.quotas(one, None) if use.amount > free[use.quota]]
+        beyond = [use.quota for use in site.quotas(one) if use.amount > free[use.quota]]
         never = site.why_not(one, None)
         return [*beyond, *([never.partition(":")[0]] if never else [])]
 

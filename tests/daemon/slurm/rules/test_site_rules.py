@@ -97,7 +97,7 @@ def test_flags_of_a_qos_lift_limits_of_the_partition() -> None:
 def test_unknown_partition_and_site_without_rules_bind_no_job() -> None:
     assert SiteRules().why_not(job(1, 2), None) is None
     assert at(Partition(name="other", state="DOWN")).why_not(job(1, 2), None) is None
-    assert SiteRules().quotas(job(1, 2), None) == ()
+    assert SiteRules().quotas(job(1, 2)) == ()
     assert SiteRules().free([job(1, 2)]) == {}
 
 
