@@ -187,7 +187,7 @@ class Crowd:
 
     def release_many(self) -> None:
         """Make it as if many jobs had been released to Slurm."""
-        self.applier._released.update(list(self.watch.leased())[:LET_GO_COUNT])
+        self.applier._releases._let_go.update(list(self.watch.leased())[:LET_GO_COUNT])
 
     async def renew(self) -> None:
         """Renew every lease."""

@@ -41,8 +41,6 @@ def test_a_task_that_has_left_its_arrays_record_stays_the_same() -> None:
 
 def test_a_requeued_job_that_still_completes_is_in_its_former_life() -> None:
     known: Life = (7, 100.0, 0)
-    job = QueuedJob(
-        number=7, submit_epoch_s=160.0, restart_count=1, state=SlurmJobState.COMPLETING
-    )
+    job = QueuedJob(number=7, submit_epoch_s=160.0, restart_count=1, state=SlurmJobState.COMPLETING)
     assert life_of_holder(job, known) == known
     assert life_of_holder(job, None) == REQUEUED

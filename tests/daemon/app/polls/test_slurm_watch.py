@@ -220,7 +220,7 @@ async def test_the_first_poll_is_the_first_that_slurm_answers_whole(site: Site) 
 
     class LateRules(SlurmStandIn):
         async def rules(self) -> SiteRules:
-            self._meet("rules", ())
+            self._meet("rules", ("scontrol", "show", "res"))
             return self.site_rules
 
     slurm = LateRules([node("n1")], now=lambda: site.now_s)

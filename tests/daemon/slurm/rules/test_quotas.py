@@ -66,9 +66,7 @@ def test_jobs_that_slurm_holds_back_for_a_limit_do_not_fit_in_a_quota(release: s
     site_rules, queue = rules(release), jobs(release)
     free = site_rules.free(queue.values())
     exceeded = {
-        name: sorted(
-            use.quota for use in site_rules.quotas(one) if use.amount > free[use.quota]
-        )
+        name: sorted(use.quota for use in site_rules.quotas(one) if use.amount > free[use.quota])
         for name, one in queue.items()
         if one.is_pending
     }
