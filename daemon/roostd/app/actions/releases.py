@@ -1,4 +1,4 @@
-"""Releases jobs to Slurm: those that the engine lets go, and those that only a lease keeps waiting.
+"""Releases jobs to Slurm: by the decision of the engine, or as only a lease keeps them waiting.
 
 The pin of such a job is taken back first, or Slurm would start the job on these GPUs alone. Where
 Slurm does not answer then, the job is released at a later renewal of the leases.
