@@ -427,6 +427,24 @@ def test_a_hook_that_hangs_gives_up(world: World, monkeypatch: pytest.MonkeyPatc
     assert world.warned[-1].endswith("gave up after 0.2 s")
 
 
+def test_a_deadline_within_the_warning_is_no_fault(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hooks, "DEADLINE_S", 0.2)
+
+    def fail(_env: HookEnv) -> None:
+        raise RuntimeError("no answer")
+
+    def warn_slowly(text: str) -> None:
+        if text.endswith("no answer"):
+            time.sleep(0.4)
+        world.warned.append(text)
+
+    around = world.around._replace(allocation=fail, warn=warn_slowly)
+    hooks.run(HookName.PROLOG, GPU_JOB, around)
+    assert world.warned[-1] == "roost-slurm hook prolog: RuntimeError: no answer"
+
+
 def test_scontrol_is_not_found_in_the_users_path(tmp_path: Path) -> None:
     fake = tmp_path / "scontrol"
     fake.write_text("#!/bin/sh\ntouch $0.ran\n")
