@@ -80,7 +80,7 @@ class Guard:
 
 
 def is_late(runtime_folder: Path, now_epoch_s: float) -> bool:
-    """Return whether roostd may be dead by its last beat; job_submit.lua waits 6 s longer."""
+    """Return whether the last beat is so old that roostd may be dead."""
     try:
         text = (runtime_folder / "heartbeat").read_text(encoding="ascii", errors="replace")
         return abs(now_epoch_s - heartbeat.parse(text).at_epoch_s) > LATE_S

@@ -291,7 +291,7 @@ class PausedRun:
         return found
 
     def _kind_of(self, record: JobRecord) -> _Kind:
-        """Return what decides whether a job finds a place: jobs of one kind do or do not alike."""
+        """Return the kind of a job: where one job of a kind finds no place, no other one does."""
         return self._engine.nodes_for(record.spec), record.spec.shapes
 
     def _impatient(self, jobs: Sequence[JobRecord]) -> NDArray[np.bool_]:
