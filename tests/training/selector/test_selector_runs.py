@@ -1,13 +1,18 @@
 import tests.training.torch_library  # noqa: F401  (skips this module where torch is missing)
 
 # isort: split
+import os
+import signal
+
 import numpy as np
 import pytest
 from tests.training.burst import best_s, burst
-from tests.training.environments.small_episodes import episodes
+from tests.training.environments.small_episodes import cluster, episodes, trace
 
 from roost_engine.queue.selector_columns import JOB_COLUMNS
-from roost_sim.runs.simulation import simulate
+from roost_sim.runs.simulation import Run, simulate
+from roost_train.environments.episodes import Episodes
+from roost_train.errors import TrainError
 from roost_train.networks.score_selector import READ_COLUMNS, ScoreScale, ScoreSelector
 from roost_train.selector.selector_runs import Case, RecordingModel, mean_jct_s, selector_runs
 
@@ -41,6 +46,23 @@ def test_processes_give_what_this_one_gives_and_seeds_take_turns() -> None:
         assert runs["both"].jcts_s(cases) == here
         assert runs["both"].of_seed(5) is known["both"][1]
     assert here[1] == pytest.approx(best_s(), rel=1e-3)
+
+
+class KillsItsWorker(Episodes):
+    """Episodes that take the process which plays them down."""
+
+    def run(self, seed: int) -> Run:
+        os.kill(os.getpid(), signal.SIGKILL)
+        return super().run(seed)
+
+
+def test_a_killed_worker_is_named() -> None:
+    played = KillsItsWorker(trace=trace(), clusters=(cluster(),))
+    with (
+        selector_runs({"one": (played,)}, 2) as runs,
+        pytest.raises(TrainError, match="a worker process was killed: take fewer --processes"),
+    ):
+        runs["one"].jcts_s([Case(0, None)])
 
 
 def test_a_recorder_keeps_queues_and_changes_nothing() -> None:
