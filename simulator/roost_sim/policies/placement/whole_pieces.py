@@ -73,9 +73,9 @@ class WholePieces:
             hints += capacity.hints(shape)
         return nothing(cluster, job, capacity, hints)
 
-    def hints(self, cluster: Cluster, job: JobSpec, rows: NodeSet) -> Sequence[Hint]:
+    def hints(self, cluster: Cluster, job: JobSpec, nodes: NodeSet) -> Sequence[Hint]:
         """See CandidatePolicy."""
-        return hints_in(cluster, job, rows)
+        return hints_in(cluster, job, nodes)
 
 
 class WholeFreeNode:
