@@ -53,7 +53,8 @@ class Alarms:
                 elif not self._standing.give_up(job_id, at_s, actions):
                     table.offer_later(job_id, at_s)
                     if table.jobs[job_id].promise is not None:
-                        table.queue.postpone()  # a job may have run for longer than expected
+                        # The promise is checked in a pass: a job may have outlived its prediction.
+                        table.queue.postpone()
             elif job_id in table.stopping and at_s >= table.jobs[job_id].safe_until_s:
                 self._preemption.keep_running(job_id, at_s)
 

@@ -238,8 +238,8 @@ class Engine:
         if table.clearing or self._has_rare_rules:
             self._advance_others(event, at_s, actions)
         is_stirred = queue.is_stirred or self._free.freed != NO_NODES or self.seating is not None
-        is_quiet = not (is_stirred and self._serve(at_s, actions)) and not actions
-        if table.running and not (is_quiet and self._preemption.is_settled(event)):
+        changed_nothing = not (is_stirred and self._serve(at_s, actions)) and not actions
+        if table.running and not (changed_nothing and self._preemption.is_settled(event)):
             self._preemption.consider(self._pass.reserved, at_s, actions)
         self._alarms.announce(at_s, actions)
         if self._faults.pending:
@@ -247,7 +247,7 @@ class Engine:
         return tuple(actions)
 
     def _advance_others(self, event: Event, at_s: float, actions: list[Action]) -> None:
-        """Advance what is rare: jobs that others make way for, pins that are final, agents."""
+        """Advance the rare rules: plans of preemption and migration, final pins, agents."""
         if self._table.clearing or (self._preempt.migrates and self._preemption.has_migrations):
             self._preemption.advance(at_s, actions)
         if self._standing.is_final and (fixed := self._standing.final_head()) is not None:
@@ -265,7 +265,7 @@ class Engine:
         can_try = self.config.window_count > 0 and (queue.is_stirred or self._free.freed)
         is_due = can_try and queue.begin_pass(self.cluster, self.policies.candidates, at_s)
         if is_due:
-            # Read again: an order that steers the engine may have opened or closed the queue.
+            # window_count is read again: an order that steers the engine may have changed it.
             self._pass.run(at_s, actions, self.config.window_count)
         if self.seating is not None:
             put = partial(self._pass.place, at_s=at_s, actions=actions)
@@ -349,7 +349,7 @@ class Engine:
             self._standing.note_start()
 
     def _lose(self, name: NodeName, at_s: float, actions: list[Action]) -> None:
-        """Place jobs again whose node was lost before they have started.
+        """Place again the jobs that were placed on a node and can no longer start there.
 
         A broken GPU takes back no placement: Slurm starts the job there within a second.
         """
@@ -363,7 +363,7 @@ class Engine:
         return EVERY_NODE if self._team is None else self._team.nodes_for(job)
 
     def _share_out(self, team: Team, event: Event) -> None:
-        """Give jobs to other agents, where the nodes of their own have changed or are full."""
+        """Forward jobs to other agents, where their own agent's nodes have changed or are full."""
         table, queue = self._table, self._table.queue
         if isinstance(event, JobEnded | JobWithdrawn):
             team.forget(event.job_id)

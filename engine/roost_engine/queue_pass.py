@@ -93,6 +93,7 @@ class QueuePass:
             cleared |= self._released.nodes
         reserved = cleared if reservation is None else cleared | reservation.nodes
         self.reserved = reserved
+        # With standing pins, a job without capacity may be pinned before it is impatient.
         for group, job_id in queue.offers(inf if standing.is_on else impatient_s):
             record = table.jobs[job_id]
             is_fixed = standing.is_final and record.standing is not None
@@ -143,7 +144,7 @@ class QueuePass:
         actions: list[Action],
         window_count: int,
     ) -> None:
-        """Place jobs on reserved nodes that will have ended before the reservation starts.
+        """Place jobs on reserved nodes if they will have ended before the reservation starts.
 
         Args:
             reservation: which nodes, and from when.
@@ -160,8 +161,8 @@ class QueuePass:
                 is_done = self._try(job_id, record, group, at_s, closed, actions)
                 self._promises.note_passed(record, reservation, at_s)
                 if is_done and group.last_failure is None:
-                    # The nodes could hold more jobs of this group. The reservation still blocks
-                    # them, but for those that also end in time: they are offered next.
+                    # The nodes could hold more jobs of this group, of which the reservation blocks
+                    # those that do not end in time: the failure stands, and the others come next.
                     group.last_failure = found
                     group.refresh_hints(self._cluster, self._candidates)
 
@@ -256,7 +257,7 @@ class QueuePass:
         at_s: float,
         actions: list[Action],
     ) -> None:
-        """Place a job; where it binds, hold what it gets."""
+        """Place a job; a binding placement is held until Slurm has started the job there."""
         job_id = record.job_id
         record.decision, record.placement = decision, placement
         if record.spec.binding:

@@ -41,7 +41,7 @@ Legend:
 
 
 def symbol_matrix(topology: Topology) -> list[list[str]]:
-    """Symbols between all devices: GPUs first, then NICs. "X" on the diagonal."""
+    """Return the symbols between all devices: GPUs first, then NICs. "X" on the diagonal."""
     gpu_count, nic_count = len(topology.gpus), len(topology.nics)
     size = gpu_count + nic_count
     matrix = [["X"] * size for _ in range(size)]
@@ -77,7 +77,7 @@ def format_matrix(topology: Topology) -> str:
 
 
 def format_json(topology: Topology, node: str) -> str:
-    """One JSON object; docs/probe.md lists the keys."""
+    """Return one JSON object; docs/probe.md lists the keys."""
     document = {
         "schema": JSON_SCHEMA,
         "node": node,
@@ -135,7 +135,7 @@ def sample_rows(sample: telemetry_pb2.Sample) -> list[Row]:
 
 
 def format_sample(sample: telemetry_pb2.Sample) -> str:
-    """One line a GPU; a dash marks a value that the driver did not report."""
+    """Return one line a GPU; a dash marks a value that the driver did not report."""
     lines = ["\t".join(["GPU", "state", *_COLUMNS])]
     for index, row in enumerate(sample_rows(sample)):
         state = "lost" if sample.lost_mask >> index & 1 else "ok"
@@ -145,7 +145,7 @@ def format_sample(sample: telemetry_pb2.Sample) -> str:
 
 
 def format_sample_json(facts: DriverFacts, sample: telemetry_pb2.Sample) -> str:
-    """One JSON object; docs/probe.md lists the keys."""
+    """Return one JSON object; docs/probe.md lists the keys."""
     gpus = [
         {
             "index": index,

@@ -331,8 +331,7 @@ def _unpin(args: argparse.Namespace) -> int:
             job_ids.append(job_id)
             print(job_id)
     except (OSError, subprocess.SubprocessError, UnknownVersion) as error:
-        # The last line: scontrol tells first of each place where it looked.
-        why = str(getattr(error, "stderr", None) or error).strip().splitlines()[-1]
+        why = _last_line(error)
         print(f"roost-slurm unpin: {why}", file=sys.stderr)
         syslog.syslog(syslog.LOG_WARNING, f"roost-slurm unpin: {why}")
         return BAD_INPUT
@@ -342,6 +341,14 @@ def _unpin(args: argparse.Namespace) -> int:
             line = f"roost-slurm unpin: {why}, unpinned {' '.join(job_ids)}"
             syslog.syslog(syslog.LOG_WARNING, line)
     return 0
+
+
+def _last_line(error: Exception) -> str:
+    """Return why a command of Slurm failed: scontrol names first each place where it looked."""
+    # A command that took too long has its text as bytes, and an incomplete one.
+    said = error.stderr if isinstance(error, subprocess.CalledProcessError) else ""
+    lines = str(said or "").strip().splitlines() or str(error).splitlines()
+    return lines[-1] if lines else type(error).__name__
 
 
 def _shown_config() -> str:

@@ -45,12 +45,10 @@ def run_hook(arguments: Sequence[str]) -> int:
                 return _refuse(options[0])
     if name not in list(hooks.HookName):
         return _refuse(name)
-    conf = os.environ.get("SLURM_CONF")
-    hooks.run(
-        hooks.HookName(name),
-        os.environ,
-        hooks.Surroundings.of_runtime(folder, conf, mps=mps),
-    )
+    if not folder.name:  # "/" or "": the hook's other folders stand beside it
+        return _refuse(str(folder))
+    around = hooks.Surroundings.of_runtime(folder, os.environ.get("SLURM_CONF"), mps=mps)
+    hooks.run(hooks.HookName(name), os.environ, around)
     return 0
 
 

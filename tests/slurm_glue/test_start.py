@@ -49,7 +49,14 @@ def test_a_hook_gets_its_options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize(
-    "arguments", [[], ["nonsense"], ["prolog", "--what"], ["epilog", "--runtime-folder"]]
+    "arguments",
+    [
+        [],
+        ["nonsense"],
+        ["prolog", "--what"],
+        ["epilog", "--runtime-folder"],
+        ["epilog", "--runtime-folder", "/"],
+    ],
 )
 def test_wrong_arguments_are_named(
     arguments: list[str], capsys: pytest.CaptureFixture[str]

@@ -57,7 +57,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"roost-train: {error}", file=sys.stderr)
         return 2
     except OSError as error:
-        print(f"roost-train: {error.filename}: {error.strerror}", file=sys.stderr)
+        where = "" if error.filename is None else f"{error.filename}: "  # a full disk has no name
+        print(f"roost-train: {where}{error.strerror or error}", file=sys.stderr)
         return 2
     return code
 

@@ -61,6 +61,10 @@ def popcounts(gpu_count: int) -> NDArray[np.int64]:
     return counts
 
 
+POPCOUNT = popcounts(MAX_GPUS)
+"""How many bits each mask has: int64 [mask]."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class SubsetChoice:
     """The k-subsets of one free set that share the best link score, least fragmenting first.

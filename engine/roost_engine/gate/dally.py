@@ -133,7 +133,6 @@ class DallyGate:
     def note(self, outcome: WaitEnded) -> None:
         """See policies.GatePolicy."""
         job = outcome.job.spec
-        assert job is not None
         by_timer = job.job_id in self._took_rack_by_timer
         self._took_rack_by_timer.pop(job.job_id, None)
         if outcome.tier == Tier.NODE:

@@ -40,6 +40,7 @@ from dataclasses import dataclass, field
 from math import inf
 from operator import itemgetter
 
+from roost_engine.cluster.cluster import Cluster
 from roost_engine.cluster.tiers import closest_tier, usable_gpus
 from roost_engine.domain.model import JobId
 from roost_engine.domain.tier import Tier
@@ -92,7 +93,11 @@ class DelayConfig:
 
     def __post_init__(self) -> None:
         for name in (
-            *("delay_weight", "crowding_weight", "limit_frac", "longest_s", "idle_frac"),
+            "delay_weight",
+            "crowding_weight",
+            "limit_frac",
+            "longest_s",
+            "idle_frac",
             "uplink_frac",
         ):
             if not getattr(self, name) >= 0:
@@ -168,7 +173,7 @@ class DelayGate:
         needs_uplinks = self._should_spare_uplinks(offer, closest)
         if is_insensitive and not needs_uplinks:
             return Allow()
-        if offer.cluster.free_count() >= self.config.idle_frac * usable_gpus(offer.cluster):
+        if self._is_idle(offer.cluster):
             return Allow()
         wait = self._open_wait(offer, timers, closest)
         target, left_s = closest, 0.0
@@ -239,7 +244,7 @@ class DelayGate:
     # -- a decision --------------------------------------------------------------------------
 
     def _open_wait(self, offer: Offer, timers: TimerClass, closest: Tier) -> OpenWait:
-        """The job's present wait, with the present offer noted in it."""
+        """Return the job's present wait, with the present offer noted in it."""
         job_id = offer.job.job_id
         wait = self._waits.get(job_id)
         if wait is None or wait.queued_s != offer.job.queued_s:
@@ -261,16 +266,14 @@ class DelayGate:
         closest: Tier,
         rest_s: float,
     ) -> tuple[Tier, float]:
-        """The closer tier to wait for, and for how many seconds more; 0 s: take the offer.
+        """Return the closer tier to wait for, and how many seconds more; 0 s: take the offer.
 
         The job is expected to run for `rest_s`.
         """
         config, speeds = self.config, estimate.speeds
         here = speeds.at(offer.tier)
         stay_s = rest_s * speeds.at(closest) / here
-        run_s = min(stay_s, config.lease_s)
-        share_frac = offer.job.spec.gpu_count / max(usable_gpus(offer.cluster), 1)
-        crowd = 1.0 + config.crowding_weight * (offer.waiting_count - 1) * share_frac
+        run_s, crowd = min(stay_s, config.lease_s), self._crowd(offer)
         best, best_s = closest, 0.0
         timer_s = self.timers.timer_s(wait.timers, offer.tier - 1, offer.at_s)
         for target in map(Tier, range(closest, offer.tier)):
@@ -292,29 +295,36 @@ class DelayGate:
         lost_frac = offer.lost_frac()
         if quiet.is_quiet(job.job_id, lost_frac):
             return Allow()
-        if cluster.free_count() >= config.idle_frac * usable_gpus(cluster):
+        if self._is_idle(cluster):
             return Allow()
         _, timers = self.predictors.classified(job, closest_tier(cluster, job.spec))
         wait = quiet.begin(job.job_id, job.queued_s, timers, at_s)
         rest_s = self.predictors.run_times(job, at_s).rest_s()
-        run_s = min(rest_s, config.lease_s)
-        share_frac = job.spec.gpu_count / max(usable_gpus(cluster), 1)
-        crowd = 1.0 + config.crowding_weight * (offer.waiting_count - 1) * share_frac
+        gain_s = min(rest_s, config.lease_s) * lost_frac * self._crowd(offer)
         most_s = _RUN_FRAC * rest_s
-        left_s = quiet.left_s(wait, at_s, run_s * lost_frac * crowd, most_s, config.delay_weight)
+        left_s = quiet.left_s(wait, at_s, gain_s, most_s, config.delay_weight)
         left_s = min(left_s, self._cap_s(job) - offer.waited_s)
         if left_s < _SHORTEST_S:
             return Allow()
         why = f"neighbours would cost {100 * lost_frac:.0f} % of its speed"
         return Defer(until_s=at_s + left_s, reason=f"waits for a quiet place: {why}")
 
+    def _is_idle(self, cluster: Cluster) -> bool:
+        """Return whether so much of the cluster is free that no job waits."""
+        return cluster.free_count() >= self.config.idle_frac * usable_gpus(cluster)
+
+    def _crowd(self, offer: Offer) -> float:
+        """Return what a second that the job saves is worth, with the other waiting jobs."""
+        share_frac = offer.job.spec.gpu_count / max(usable_gpus(offer.cluster), 1)
+        return 1.0 + self.config.crowding_weight * (offer.waiting_count - 1) * share_frac
+
     def _should_spare_uplinks(self, offer: Offer, closest: Tier) -> bool:
-        """Whether a job that a rack could hold is offered GPUs across racks while others wait."""
+        """Return whether a job that fits a rack is offered GPUs across racks while others wait."""
         is_across = offer.tier > Tier.RACK >= closest
         return is_across and self.config.uplink_frac > 0 and offer.waiting_count > 1
 
     def _uplink_wait_s(self, offer: Offer, wait: OpenWait, rest_s: float) -> float:
-        """How many seconds more the job waits for a rack because of the uplinks alone."""
+        """Return how many seconds more a job waits for a rack because of the uplinks alone."""
         since_s = wait.since_s[Tier.RACK]
         assert since_s is not None
         longest_s = min(self.config.uplink_frac * rest_s, _UPLINK_LONGEST_S)
@@ -328,5 +338,5 @@ class DelayGate:
 
 
 def _first_s(wait: OpenWait) -> float:
-    """When the job was first offered a farther tier than it could have."""
+    """Return when the job was first offered a farther tier than it could have."""
     return min(since_s for since_s in wait.since_s if since_s is not None)

@@ -18,7 +18,7 @@ from roost_engine.prediction.predictors import Predictors
 SCHEMA_VERSION = 1
 OFFER_COLUMNS = (
     *(f"offers_{tier.name.lower()}" for tier in Tier),
-    "speed_frac",  # expected on the offered tier, of that on the closest
+    "speed_frac",  # expected on the offered tier, as a share of that on one node
     "ln_waited",
     "of_patience",  # of the longest that it may decline, how much it has waited
 )

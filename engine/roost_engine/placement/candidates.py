@@ -40,7 +40,7 @@ class Listing(NamedTuple):
 
 
 class Explained(NamedTuple):
-    """Some candidates, described without node indices and options, so that it stays true.
+    """Some candidates, described by names alone, so that it stays true when nodes change.
 
     Attributes:
         placements: best first.
@@ -63,6 +63,7 @@ class Candidates:
         options: all of one type: NodeOption, or GangOption.
         tier: of the closest candidate.
         hints: where there is no candidate: when it is worth searching again.
+        tables: link tables, by kind of node.
     """
 
     __slots__ = (
@@ -169,7 +170,7 @@ class Candidates:
         # Subset 0 begins each node's part of the listing.
         return node_features([nodes[number] for number in listing.option[listing.subset == 0]])
 
-    def explain(self, listing: Listing, order: NDArray[np.int64]) -> "Explained":
+    def explain(self, listing: Listing, order: NDArray[np.int64]) -> Explained:
         """Describe some candidates, given by position, best first."""
         chosen = zip(
             [self.options[number] for number in listing.option[order].tolist()],

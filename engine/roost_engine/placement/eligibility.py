@@ -11,14 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roost_engine.cluster.cluster import Cluster
-from roost_engine.cluster.link_table import MAX_GPUS, mask_of, popcounts
+from roost_engine.cluster.link_table import mask_of
 from roost_engine.cluster.node_sets import EVERY_NODE, NO_NODES, NodeSet, node_set, node_set_where
 from roost_engine.domain.actions import Exclusions
 from roost_engine.domain.model import JobSpec, NodeName, Shape
 
 RESERVED = "kept free for a job that waits longer"
-POPCOUNT = popcounts(MAX_GPUS)
-_SHORTAGES = (
+_SHORTAGES = (  # in the order of Capacity.enough
     "too few free GPUs",
     "too few free CPUs",
     "too little free memory",
@@ -71,9 +70,8 @@ class Capacity(NamedTuple):
 
     def hints(self, shape: Shape) -> tuple[Hint, ...]:
         """Return what could make a failed search for the shape succeed."""
-        if (
-            self.node_count >= shape.node_count
-        ):  # enough nodes, but they have no index set in common
+        if self.node_count >= shape.node_count:
+            # Enough nodes, but they have no index set in common. With a reserved one they may.
             return (Hint(shape, self.reserved, 1),) if self.reserved else ()
         nodes = self.nodes | self.reserved
         if nodes.bit_count() < shape.node_count:
@@ -221,7 +219,7 @@ class UsableNodes:
 
 
 def _usable_nodes(cluster: Cluster, job: JobSpec, shape: Shape) -> UsableNodes:
-    """Computed once for each demand, until Slurm reports a change of any node."""
+    """Return the usable nodes, found once for each demand until Slurm reports a changed node."""
     # The numbers of the shape one by one: hashing a dataclass takes as long as all the rest.
     key = (
         shape.node_count,
@@ -255,7 +253,7 @@ def _find_usable_nodes(cluster: Cluster, job: JobSpec, shape: Shape) -> UsableNo
 def _fitting(
     cluster: Cluster, job: JobSpec, shape: Shape
 ) -> tuple[NDArray[np.bool_], list[tuple[str, int]]]:
-    """Which nodes an idle and usable cluster could offer, bool [node]; and why not the others."""
+    """Return what an idle and usable cluster could offer, bool [node]; and why not the others."""
     count = len(cluster)
     alive = cluster.members("partition", job.partition)
     exclusions: list[tuple[str, int]] = []

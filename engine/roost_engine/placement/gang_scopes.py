@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from roost_engine.cluster.cluster import Cluster
 from roost_engine.cluster.index_set_counts import ArrayCounts, IndexSetCounts, count_index_sets
-from roost_engine.cluster.link_table import MAX_GPUS
+from roost_engine.cluster.link_table import MAX_GPUS, POPCOUNT
 from roost_engine.cluster.node_groups import NodeGroup
 from roost_engine.cluster.node_sets import (
     NO_NODES,
@@ -24,7 +24,6 @@ from roost_engine.cluster.node_sets import (
     node_array,
     node_set,
 )
-from roost_engine.placement.eligibility import POPCOUNT
 
 _FEW_NODES = 64  # up to so many, groups and sets are quicker than arrays
 _LOAD_STEPS = (1 << 10) - 1  # loads that differ by less than a thousandth count as the same

@@ -24,7 +24,7 @@ from roost_engine.placement.options import GangOption, Load
 INDEX_SET_COUNT = 4  # index sets offered per rack and across racks
 RACK_COUNT = 4  # racks whose nodes are offered as a gang
 _FEW = 64  # up to so many racks or nodes, a loop is quicker than numpy
-_CACHE_LIMIT = 512  # orders of index sets, each of at most LANE_LIMIT numbers
+_CACHE_LIMIT = 512  # orders of index sets, each of at most index_set_counts.LANE_LIMIT numbers
 
 
 class _Required(NamedTuple):
@@ -113,12 +113,12 @@ def find_nodes_only(
     if enough:
         nodes &= cluster.rack_nodes[min(enough, key=counts.__getitem__)]
 
-    def worth(node: int) -> tuple[bool, int, int, int]:
+    def preference(node: int) -> tuple[bool, int, int, int]:
         kind, free = cluster.free_as(node)
         choice = cluster.tables[kind].choice(free, shape.gpus_per_node)
         return not required >> node & 1, -choice.link_score, free.bit_count(), node
 
-    chosen = sorted(sorted(nodes_in(nodes), key=worth)[: shape.node_count])
+    chosen = sorted(sorted(nodes_in(nodes), key=preference)[: shape.node_count])
     parts = []
     for node in chosen:
         kind, free = cluster.free_as(node)
@@ -133,8 +133,8 @@ def find_nodes_only(
 def _count_by_rack(cluster: Cluster, nodes: NodeSet) -> dict[int, int]:
     """Return how many of the nodes each rack has, by rack id, ascending; only racks with some."""
     if len(cluster.rack_nodes) <= _FEW:
-        of_racks = enumerate(cluster.rack_nodes)
-        return {rack: count for rack, of in of_racks if (count := (of & nodes).bit_count())}
+        in_each = [(members & nodes).bit_count() for members in cluster.rack_nodes]
+        return {rack: count for rack, count in enumerate(in_each) if count}
     if nodes.bit_count() <= _FEW:
         few: dict[int, int] = {}
         for node in nodes_in(nodes):
@@ -163,7 +163,7 @@ def _index_sets(cluster: Cluster, shape: Shape, scope: Scope, required: _Require
     """
     size, tables = shape.gpus_per_node, cluster.tables
     count_by_kind = dict(scope.count_by_kind)
-    free_on_required = -1
+    free_on_required = -1  # every bit is set: without a required node nothing is ruled out
     for kind, free in required.parts:
         count_by_kind[kind] = count_by_kind.get(kind, 0) + 1
         free_on_required &= free
@@ -218,6 +218,7 @@ def _best_first(
     for table, count in node_counts:
         inside = masks <= table.full_mask
         lost[inside] += count * table.idle_losses[masks[inside]]
+    # Totals are whole numbers, and a mean loss is 0 to 1: half of it only settles ties.
     order = np.argsort(lost / (2 * node_count) - total, kind="stable")
     listed: list[int] = masks[order].tolist()
     return listed

@@ -23,7 +23,7 @@ class Load(NamedTuple):
     """How busy the GPUs around a candidate are.
 
     Attributes:
-        around: float32 [candidate, column], columns LOAD_COLUMNS of cluster.features.
+        around: float32 [candidate, column], the LOAD_COLUMNS of cluster.features.COLUMNS.
         known_frac: share of the nodes' GPUs whose load is known.
     """
 

@@ -125,10 +125,10 @@ def _able(
             for share in cluster.shares(job_id):
                 node = cluster.index_of[share.node]
                 if left >> node & 1:
-                    gone = len(share.gpu_indices)
+                    freed_count = len(share.gpu_indices)
                     if seats is not None:
-                        gone = seats.left_alone_count(job_id, share.node, ended)
-                    freed[node] = freed.get(node, 0) + gone
+                        freed_count = seats.left_alone_count(job_id, share.node, ended)
+                    freed[node] = freed.get(node, 0) + freed_count
                     if gpu_free[node] + freed[node] >= gpu_count:
                         able |= 1 << node
                         left ^= 1 << node
@@ -137,7 +137,7 @@ def _able(
 
 
 def _with_most_free_gpus(cluster: Cluster, nodes: NodeSet, count: int) -> NodeSet:
-    """The nodes of a set with the most free GPUs; all where there are no more."""
+    """Return the nodes of a set with the most free GPUs; all of them if there are no more."""
     if nodes.bit_count() <= count:
         return nodes
     chosen = NO_NODES

@@ -35,6 +35,7 @@ from roost_engine.placement.eligibility import (
     Hint,
     capacity_for,
     first_largest,
+    hints_in,
     required_set,
 )
 from roost_engine.placement.gangs import find_gangs, find_nodes_only
@@ -99,10 +100,31 @@ def may_have_any_gpus(job: JobSpec) -> bool:
     return len(job.shapes) == 1 and not job.fixed_indices
 
 
+def first_hints(
+    cluster: Cluster,
+    job: JobSpec,
+    nodes: NodeSet,
+    any_gpus: bool = False,
+    shapes: Sequence[Shape] | None = None,
+) -> Sequence[Hint]:
+    """Return in which shapes first_candidates() may find a placement, now that nodes were freed.
+
+    Args:
+        cluster: the nodes.
+        job: the job without capacity.
+        nodes: the nodes that have more capacity than at the last search.
+        any_gpus: see first_candidates().
+        shapes: in place of the job's.
+    """
+    same_gpus = not (any_gpus and may_have_any_gpus(job))
+    return hints_in(cluster, job, nodes, same_gpus, shapes)
+
+
 class NoCapacity(NamedTuple):
     """A shape for which no placement was found.
 
     Attributes:
+        shape: the shape.
         capacity: the nodes that have capacity for a part of it.
         why: an exclusion that `capacity` does not know of.
     """

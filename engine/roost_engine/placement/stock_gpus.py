@@ -60,9 +60,9 @@ def _choose(
         raise ValueError(f"{gpu_count} GPUs asked for, {len(set(free))} free")
     lanes = _lanes(links)
     by_socket = [sorted(set(free).intersection(socket)) for socket in sockets or sockets_of(links)]
-    roomiest = max(by_socket, key=len)
-    if len(roomiest) >= gpu_count:
-        return tuple(sorted(pick(lanes, roomiest, gpu_count)))
+    freest = max(by_socket, key=len)
+    if len(freest) >= gpu_count:
+        return tuple(sorted(pick(lanes, freest, gpu_count)))
     chosen: list[int] = []
     for position, socket in enumerate(by_socket):
         later = sum(len(other) for other in by_socket[position + 1 :])
@@ -89,7 +89,7 @@ def _lanes(links: LinkMatrix) -> list[list[int]]:
 
 
 def _linked_to_first(lanes: list[list[int]], free: list[int], count: int) -> list[int]:
-    """The lowest free GPU, then those with most lanes to that one, then the lowest."""
+    """Return the lowest free GPU and those with the most lanes to it; ties go to the lowest."""
     if not count:
         return []
     first, *others = free
@@ -97,7 +97,7 @@ def _linked_to_first(lanes: list[list[int]], free: list[int], count: int) -> lis
 
 
 def _fewest_lanes_next(lanes: list[list[int]], free: list[int], count: int) -> list[int]:
-    """The lowest free GPU, then repeatedly one of those with the fewest lanes to the chosen GPUs.
+    """Return the lowest free GPU, then one by one those with the fewest lanes to the chosen ones.
 
     After each choice Slurm sorts the free GPUs, chosen ones included, by their lanes to all chosen
     GPUs. It means to put the most linked GPUs first and puts them last. It then continues with the

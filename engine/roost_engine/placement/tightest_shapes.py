@@ -7,8 +7,8 @@ from roost_engine.cluster.cluster import Cluster
 from roost_engine.cluster.node_sets import NodeSet
 from roost_engine.domain.model import JobSpec, Shape
 from roost_engine.placement.candidates import Candidates
-from roost_engine.placement.eligibility import Hint, hints_in, shape_could_ever_fit
-from roost_engine.placement.search import first_candidates, may_have_any_gpus
+from roost_engine.placement.eligibility import Hint, shape_could_ever_fit
+from roost_engine.placement.search import first_candidates, first_hints
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +37,8 @@ class TightestShapes:
 
     def hints(self, cluster: Cluster, job: JobSpec, nodes: NodeSet) -> Sequence[Hint]:
         """See CandidatePolicy."""
-        same_gpus = not (self.any_gpus and may_have_any_gpus(job))
-        return hints_in(cluster, job, nodes, same_gpus, self.proposed_shapes(cluster, job))
+        shapes = self.proposed_shapes(cluster, job)
+        return first_hints(cluster, job, nodes, self.any_gpus, shapes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +67,8 @@ class TightGangs:
 
     def hints(self, cluster: Cluster, job: JobSpec, nodes: NodeSet) -> Sequence[Hint]:
         """See CandidatePolicy."""
-        same_gpus = not (self.any_gpus and may_have_any_gpus(job))
-        return hints_in(cluster, job, nodes, same_gpus, self.proposed_shapes(cluster, job))
+        shapes = self.proposed_shapes(cluster, job)
+        return first_hints(cluster, job, nodes, self.any_gpus, shapes)
 
 
 def tightest(cluster: Cluster, job: JobSpec) -> tuple[Shape, ...]:

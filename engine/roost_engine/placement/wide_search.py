@@ -1,4 +1,4 @@
-"""A wider search on single nodes, for score policies that tell more nodes apart than links do.
+"""A wider search on single nodes, for score policies that read more of a node than its links.
 
 The usual search offers the eight nodes with the best heuristic score. To a policy that reads racks
 and neighbours, nodes with the same links and the same GPUs free differ, and a node with weak links
@@ -15,9 +15,9 @@ from roost_engine.cluster.node_sets import NO_NODES, NodeSet, nodes_in
 from roost_engine.domain.lazy import Lazy
 from roost_engine.domain.model import JobSpec
 from roost_engine.placement.candidates import Candidates
-from roost_engine.placement.eligibility import Hint, capacity_for, hints_in
+from roost_engine.placement.eligibility import Hint, capacity_for
 from roost_engine.placement.options import NodeOption
-from roost_engine.placement.search import first_candidates, may_have_any_gpus, with_loads
+from roost_engine.placement.search import first_candidates, first_hints, with_loads
 
 KIND_GROUP_COUNT = 6  # groups of each kind of node, the best by the heuristic
 GROUP_NODE_COUNT = 4  # nodes of a group, spread evenly over it
@@ -51,8 +51,7 @@ class WideSearch:
 
     def hints(self, cluster: Cluster, job: JobSpec, nodes: NodeSet) -> Sequence[Hint]:
         """See policies.CandidatePolicy."""
-        same_gpus = not (self.any_gpus and may_have_any_gpus(job))
-        return hints_in(cluster, job, nodes, same_gpus=same_gpus)
+        return first_hints(cluster, job, nodes, self.any_gpus)
 
 
 def various_nodes(cluster: Cluster, gpu_count: int, nodes: NodeSet) -> Sequence[NodeOption]:
@@ -70,6 +69,7 @@ def various_nodes(cluster: Cluster, gpu_count: int, nodes: NodeSet) -> Sequence[
             by_kind.setdefault(group.kind, []).append(NodeOption(some, group.kind, choice))
     chosen: list[NodeOption] = []
     for options in by_kind.values():
+        # Ties go to the group with the lowest node: 0b1010 & -0b1010 is 0b0010.
         options.sort(key=lambda one: (-one.choice.best_static_score, one.nodes & -one.nodes))
         chosen += [
             option._replace(nodes=_spread(option.nodes), choice=_few(option.choice))

@@ -33,6 +33,7 @@ from roost_engine.policies.protocols import (
     ScorePolicy,
     WaitEnded,
 )
+from roost_engine.policies.slots import name_of
 
 _BUCKETS = 1 << 32  # crc32 has 32 bits
 
@@ -67,11 +68,7 @@ class UserShare:
 
 
 def _name(active: object, candidate: object) -> str:
-    return f"{_own_name(active)}+{_own_name(candidate)}"
-
-
-def _own_name(policy: object) -> str:
-    return str(getattr(policy, "name", type(policy).__name__))
+    return f"{name_of(active)}+{name_of(candidate)}"
 
 
 class CanaryOrder:

@@ -9,8 +9,8 @@ from roost_engine.cluster.node_sets import NodeSet
 from roost_engine.domain.model import JobId, JobSpec, Shape
 from roost_engine.job_record import JobRecord
 from roost_engine.placement.candidates import Candidates
-from roost_engine.placement.eligibility import Hint, hints_in
-from roost_engine.placement.search import first_candidates, may_have_any_gpus
+from roost_engine.placement.eligibility import Hint
+from roost_engine.placement.search import first_candidates, first_hints
 from roost_engine.policies.protocols import (
     Allow,
     GateVerdict,
@@ -43,8 +43,7 @@ class ShapeByShape:
 
     def hints(self, cluster: Cluster, job: JobSpec, nodes: NodeSet) -> Sequence[Hint]:
         """See CandidatePolicy."""
-        same_gpus = not (self.any_gpus and may_have_any_gpus(job))
-        return hints_in(cluster, job, nodes, same_gpus)
+        return first_hints(cluster, job, nodes, self.any_gpus)
 
 
 class PriorityOrder:

@@ -109,7 +109,7 @@ class JudgingPreemption(PreemptPolicy, Protocol):
     """A policy that judges whole plans, and may count the stops that it approves."""
 
     def approve(self, job: JobRecord, victims: Sequence[JobRecord], at_s: float) -> bool:
-        """Return whether all victims may be stopped for a job; approved, they are asked at once."""
+        """Return whether all victims may be stopped for a job; if so, they are asked at once."""
 
 
 @runtime_checkable
@@ -133,4 +133,4 @@ class JudgingMoves(MovingPreemption, Protocol):
     """A policy that judges each migration, and may count those that it approves."""
 
     def approve_move(self, job: JobRecord, tier: Tier, at_s: float) -> bool:
-        """Return whether a job may be stopped for a placement of this tier; it is asked at once."""
+        """Return whether a job may be stopped for a place on a tier; if so, it is asked at once."""

@@ -79,8 +79,8 @@ class PreemptionSlot(PolicySlot):
     ) -> Sequence[JobRecord]:
         """Return the ranked jobs up to the first that a job may not displace.
 
-        It may be one that was told to stop since it was ranked; a policy that is asked about each
-        pair is not asked about that.
+        One of them may have been asked to stop since the ranking; a policy that is asked about each
+        pair is not asked about such a job.
 
         Args:
             job: the waiting job.

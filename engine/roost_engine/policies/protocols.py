@@ -79,7 +79,7 @@ class KeyedOrder(OrderPolicy, Protocol):
 
 @runtime_checkable
 class RefreshedOrder(OrderPolicy, Protocol):
-    """An order that says itself when it must be asked again; others are when a job is queued."""
+    """An order that says when to ask it again; others are asked whenever a job is queued."""
 
     def is_outdated(self, ranked: QueueMark, now: QueueMark) -> bool:
         """Return whether queue or cluster have changed enough since the last ranking."""

@@ -90,6 +90,7 @@ class FaultLog:
         """
         self.counts[slot] += 1
         stretches = self._questions.setdefault(slot, [])
+        # (first question, count): 7, 8 and 9 are (7, 3), whose sum is the next question.
         if stretches and sum(stretches[-1]) == question:
             stretches[-1] = (stretches[-1][0], stretches[-1][1] + 1)
         elif len(stretches) < _MOST_STRETCHES:

@@ -133,19 +133,20 @@ def least_victim_count(
             before = free[node] if node in free else gpu_free[node]
             now = free[node] = before + len(share.gpu_indices)
             for gpu_count, usable, counts in shapes_missing:
-                if before < gpu_count <= now and usable >> node & 1:
-                    scope = cluster.rack_of[node] if in_a_rack else 0
-                    if scope in counts:
-                        counts[scope] -= 1
-                        if not counts[scope]:
-                            return position
+                if not (before < gpu_count <= now and usable >> node & 1):
+                    continue
+                scope = cluster.rack_of[node] if in_a_rack else 0
+                if scope in counts:
+                    counts[scope] -= 1
+                    if not counts[scope]:
+                        return position
     return None
 
 
 def foreseen_gang(
     cluster: Cluster, job: JobSpec, shapes: Sequence[Shape], victims: Sequence[JobId]
 ) -> Candidates | None:
-    """Say in which shape and on which tier a search for a gang of whole nodes would end.
+    """Return in which shape and on which tier a search for a gang of whole nodes would end.
 
     Nodes of which every GPU is free have the same index set free, so counts tell what a search
     finds, and nothing has to be freed for it. Most such gangs then decline to be so far apart.
@@ -231,8 +232,8 @@ def holders(
             if need is not None and not set(need.gpu_indices).isdisjoint(held.gpu_indices):
                 leaving[job_id] = None
     for need in shares:
-        row = cluster.index_of[need.node]
-        cpus, memory = int(cluster.cpu_free[row]), int(cluster.memory_free[row])
+        node = cluster.index_of[need.node]
+        cpus, memory = int(cluster.cpu_free[node]), int(cluster.memory_free[node])
         here = [(v, s) for v in victims for s in cluster.shares(v) if s.node == need.node]
         for job_id, held in sorted(here, key=lambda pair: pair[0] not in leaving):
             if job_id not in leaving and cpus >= need.cpu_count and memory >= need.memory_bytes:
@@ -258,9 +259,9 @@ def vacated(
     held = {share.node: share for share in cluster.shares(job_id)}
     found = []
     for need in planned:
-        row, own = cluster.index_of[need.node], held.get(need.node, NodeShare(need.node, ()))
-        cpus = int(cluster.cpu_free[row]) + own.cpu_count
-        memory = int(cluster.memory_free[row]) + own.memory_bytes
+        node, own = cluster.index_of[need.node], held.get(need.node, NodeShare(need.node, ()))
+        cpus = int(cluster.cpu_free[node]) + own.cpu_count
+        memory = int(cluster.memory_free[node]) + own.memory_bytes
         gpus = tuple(gpu for gpu in need.gpu_indices if (need.node, gpu) not in taken)
         found.append(
             NodeShare(

@@ -36,6 +36,7 @@ from math import inf
 from roost_engine.domain.model import JobId
 from roost_engine.job_record import JobRecord
 from roost_engine.prediction.speed.speed_predictor import SpeedPredictor
+from roost_engine.preemption.rules import next_round_s
 
 _HOUR_S = 3_600.0
 # Patience and leases end without an event, so the engine reviews the jobs ten times per patience,
@@ -170,9 +171,9 @@ class NetworkPreemption:
             return inf
         period_s = self.config.patience_s / _REVIEWS_PER_PATIENCE
         period_s = min(max(period_s, _SHORTEST_REVIEW_S), _LONGEST_REVIEW_S)
-        return (at_s // period_s + 1) * period_s
+        return next_round_s(period_s, at_s)
 
-    # -- the terms of the test, also for operators -------------------------------------------
+    # -- the terms of the test ---------------------------------------------------------------
 
     def score(self, job: JobRecord, at_s: float) -> float:
         """Return S of a job, 0 to 1.

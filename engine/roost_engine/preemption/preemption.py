@@ -16,17 +16,10 @@ from roost_engine.domain.model import JobId, Placement
 from roost_engine.job_record import JobRecord, JobState, shares_of
 from roost_engine.placement.candidates import Candidates
 from roost_engine.policies.preemption_slot import PreemptionSlot
-from roost_engine.policies.protocols import (
-    CandidatePolicy,
-    Defer,
-    GateVerdict,
-)
+from roost_engine.policies.protocols import CandidatePolicy, Defer, GateVerdict
 from roost_engine.policies.slots import GateSlot
 from roost_engine.policies.stoppable_jobs import StoppableJobs
-from roost_engine.preemption.displacement import (
-    holders,
-    vacated,
-)
+from roost_engine.preemption.displacement import holders, vacated
 from roost_engine.preemption.migration import Migration
 from roost_engine.preemption.victim_search import VictimSearch
 from roost_engine.scoring.scorer import Scorer
@@ -34,11 +27,11 @@ from roost_engine.table.job_table import MAX_BACKOFF_S, JobTable
 from roost_engine.table.wait_reports import report_wait
 
 AskGate = Callable[[JobRecord, Candidates, float], GateVerdict]
-_MAY_CHANGE_NOTHING = JobStarted, Tick  # events; others than these and SpeedSeen are not compared
+_MAY_CHANGE_NOTHING = JobStarted, Tick  # events after which marks are compared
 
 
 class _Marks(NamedTuple):
-    """What starts may change of all that decides which jobs are to be stopped.
+    """The part of what decides which jobs are to be stopped that the start of a job may change.
 
     Attributes:
         at_s: engine time.
@@ -58,7 +51,16 @@ class _Marks(NamedTuple):
 
 
 class Preemption:
-    """Plans which jobs to stop, as the preemption policy says, and carries the plans out."""
+    """Plans which jobs to stop, as the preemption policy says, and carries the plans out.
+
+    Args:
+        table: every job.
+        policy: which jobs may be stopped, and for which waiting job.
+        candidates: the rule that proposes placements.
+        scorer: chooses among them.
+        ask_gate: asks the gate about candidates for a job, at an engine time.
+        gate: counts what it has learned, which may change its verdicts.
+    """
 
     def __init__(
         self,
@@ -174,7 +176,7 @@ class Preemption:
         A job that declined an offer gets only the closest tier that it could have.
         """
         job, cluster = record.spec, self._table.cluster
-        if self._table.stopping:  # since they were ranked, some may have been told to
+        if self._table.stopping:  # some may have been asked to stop since they were ranked
             victims = [victim for victim in victims if victim.state is JobState.RUNNING]
         if not job.binding or not victims:
             return
@@ -258,7 +260,7 @@ class Preemption:
             return
         del self._table.stopping[job_id]
         record.state, record.reason, record.safe_until_s = JobState.RUNNING, "", inf
-        if self._policy.lease_s(record) < inf:  # else it was asked to part from a bad neighbour
+        if self._policy.lease_s(record) < inf:  # else sharing.separation asked it to stop
             record.safe_until_s = at_s + MAX_BACKOFF_S
             self._track_running(job_id, record)
 

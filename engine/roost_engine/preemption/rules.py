@@ -84,7 +84,7 @@ class LeasesConfig:
 
 
 def las_moves(config: LasMovesConfig) -> "WithMigration":
-    """Make the rule `las-moves`: most attained GPU-seconds go first, and jobs migrate.
+    """Make the rule `las-moves`: the most attained GPU-seconds are stopped first; jobs migrate.
 
     With `serves_deferred` it is the rule `las-closer-moves`.
     """
@@ -102,7 +102,7 @@ def las_moves(config: LasMovesConfig) -> "WithMigration":
 
 
 def learned_moves(config: LearnedMovesConfig, left: ServiceLeft) -> "WithMigration":
-    """Make the rule `learned-moves`: the jobs with most left go first, and jobs migrate.
+    """Make the rule `learned-moves`: the most expected service is stopped first; jobs migrate.
 
     Args:
         config: the numbers.
@@ -276,7 +276,7 @@ class WithMigration:
 
 @dataclass(frozen=True, slots=True)
 class JudgedWithMigration(WithMigration):
-    """The same for a rule that approves or rejects whole plans."""
+    """WithMigration for a rule that approves or rejects whole plans."""
 
     rule: JudgingPreemption
 
@@ -287,7 +287,7 @@ class JudgedWithMigration(WithMigration):
 
 @dataclass(frozen=True, slots=True)
 class RankedWithMigration(WithMigration):
-    """The same for a rule that displaces by values."""
+    """WithMigration for a rule that displaces by values."""
 
     rule: ValuedPreemption
 

@@ -15,12 +15,12 @@ def slurm_victims(
 
     Args:
         table: the jobs and the cluster.
-        job: it waits.
+        job: the waiting job.
         taken: nodes that Slurm clears for other jobs.
         at_s: engine time; inf: also those that Slurm still spares.
 
     Returns:
-        Those that it may stop now, the youngest first; the engine time from which it may stop
+        The jobs that it may stop now, the youngest first; the engine time from which it may stop
         another one, inf where it spares none.
     """
     found, more_s = list[tuple[float, JobId]](), inf

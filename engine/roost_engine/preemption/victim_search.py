@@ -1,7 +1,7 @@
 """The search for the victims of one waiting job, and what is remembered of searches.
 
-Preemption asks at nearly every event, for the same few jobs, and most of them find nothing or are
-let wait by the gate. So a search is made again only after a change that it read.
+Preemption asks at nearly every event, for the same few jobs. Most of them find nothing, or the gate
+lets them wait. So a search is made again only after something that it has read has changed.
 """
 
 from collections.abc import Sequence

@@ -36,7 +36,7 @@ def demand_of(job: JobSpec, agent: int = 0) -> Demand:
 
 
 def demand_key(job: JobSpec, agent: int = 0) -> tuple[object, ...]:
-    """Return a tuple that equals the demand of a job, for looking it up: a third of the time."""
+    """Return a tuple that equals the demand of a job, for looking it up in a third of the time."""
     return (
         job.partition,
         job.shapes,

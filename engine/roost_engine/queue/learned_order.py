@@ -141,9 +141,9 @@ class LearnedOrder:
     def _moved_s(self, spec: JobSpec, due_s: float) -> float:
         """Return the due time of a job that its owner may have moved past others.
 
-        It takes theirs, and of equal due times the one with the higher priority goes first. A due
-        time is taken once and stays: a user who moves every new job past the same old one gains
-        nothing.
+        The job takes the earliest due time among theirs and its own; of equal due times the higher
+        priority goes first. A due time is taken once, and the job that was passed keeps the later
+        one of the two: moving every new job past the same old one gains nothing.
         """
         own_s, known = due_s, self._due_s
         if spec.overtakes:

@@ -93,6 +93,7 @@ class ModelOrder:
         self.name, self._model, self._predictors = model.name, model, predictors
         self._jobs = [JOB_COLUMNS.index(name) for name in model.job_columns]
         self._cluster = [CLUSTER_COLUMNS.index(name) for name in model.cluster_columns]
+        # By job: expected run time, number of similar jobs, and when they were read.
         self._expected: dict[JobId, tuple[float, float, float]] = {}
 
     def rank(self, view: QueueView) -> Sequence[JobId]:
@@ -178,7 +179,7 @@ def cluster_features(view: QueueView) -> Floats:
     the waiting jobs and of the GPUs that they ask for.
     """
     cluster = view.cluster
-    gpu_count = sum(cluster.table(row).gpu_count for row in cluster.index_of.values())
+    gpu_count = sum(cluster.table(node).gpu_count for node in cluster.index_of.values())
     wanted_count = sum(job.spec.gpu_count for job in view.jobs)
     free_frac = cluster.free_count() / gpu_count if gpu_count else 0.0
     return np.array([free_frac, _log(len(view.jobs)), _log(wanted_count)], dtype=np.float32)

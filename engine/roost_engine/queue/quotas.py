@@ -67,7 +67,7 @@ class Quotas:
         return free if free == inf else free - self._held_amount(quota)
 
     def full_nodes(self, job: JobSpec) -> dict[NodeName, str]:
-        """Return the nodes that have too few CPUs left for a job by such a limit, each with one."""
+        """Return the nodes with too few CPUs left for a job, each with a limit that says so."""
         cpus = min(shape.cpus_per_node for shape in job.shapes)
         return {
             node: quota

@@ -34,8 +34,8 @@ class RankModel(Protocol):
         """Return the rank of each job; the highest is served first, above 0 is better than none.
 
         Args:
-            jobs: float32 [job, selector_features.JOB_COLUMNS].
-            cluster: float32 [selector_features.CLUSTER_COLUMNS].
+            jobs: float32 [job, selector_columns.JOB_COLUMNS].
+            cluster: float32 [selector_columns.CLUSTER_COLUMNS].
 
         Returns:
             float32 [job], all finite.

@@ -2,12 +2,9 @@
 
 The trainer, the simulator and roostd ask this one function, so what was trained is what decides.
 
-The columns are in `selector_columns`.
-
-The image of the cluster has the same size for every cluster: its nodes are sorted by what is free
-on them and by how soon more will be, and 32 of them are shown, evenly spaced. So neither the number
-of nodes nor their names matter. Nothing in a job's line depends on the order of the jobs.
-Run times are what the predictors expect.
+The columns are in `selector_columns`, the image of the cluster is in `cluster_image`. Neither the
+number of nodes nor their names matter, and nothing in a job's line depends on the order of the
+jobs. Run times are what the predictors expect.
 
 Source: Ayadi et al., TopDRL, JPDC 2025, whose images are not published; page: docs/learned.md.
 """
@@ -147,8 +144,7 @@ class SelectorFeatures:
     def fits(self, view: QueueView, nodes: NodeSet = EVERY_NODE) -> NDArray[np.bool_]:
         """Return whether enough of these nodes have enough free GPUs for a shape of each job.
 
-        Quick, and a little hopeful: CPUs, memory, partitions and common GPU indices are not looked
-        at.
+        See `shape_fits` for what is not looked at.
         """
         lines = self._waiting.lines(view.jobs, view.at_s)
         return self._waiting.fits(view.cluster, lines, nodes)

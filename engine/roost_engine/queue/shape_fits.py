@@ -1,6 +1,6 @@
 """Whether enough nodes have enough free GPUs for a job, answered for all kinds of jobs at once.
 
-Quick, and a little hopeful: CPUs, memory, partitions and common GPU indices are not looked at.
+Fast and optimistic: CPUs, memory, partitions and common GPU indices are not looked at.
 """
 
 from collections.abc import Collection

@@ -69,7 +69,9 @@ class PinSearch:
         records = map(self._table.jobs.get, pin.awaited)
         return any(one is not None and one.guess is not None for one in records)
 
-    def suffice(self, record: JobRecord, ends: Sequence[tuple[float, JobId]], at_s: float) -> bool:
+    def fits_after(
+        self, record: JobRecord, ends: Sequence[tuple[float, JobId]], at_s: float
+    ) -> bool:
         """Return whether a job fits once all of these jobs have ended."""
         cluster = self._table.cluster
         with cluster.without([job_id for _, job_id in ends]):

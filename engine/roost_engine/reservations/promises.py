@@ -1,10 +1,10 @@
 """Promised starts: what a reservation says to the job it is for, and which jobs may pass it.
 
-A job for which nodes are reserved is promised a start by then. The promise rests on time limits;
-where a running job has none that can be used, on what is expected of it. A job whose limit does
-not end in time may still pass if jobs like it end in time, and if its limit ends soon enough after
-the first promise: so the promise can be moved by a bounded time only, whatever is predicted. A
-promise that is moved says why.
+A job for which nodes are reserved is promised that it starts when the reservation does, or sooner.
+The promise rests on the time limits of running jobs, and on the predicted run time of a job without
+a usable limit. A job whose limit does not end in time may still pass if jobs like it end in time,
+and if its limit ends soon enough after the first promise: so the promise can be moved by a bounded
+time only, whatever is predicted. A promise that is moved says why.
 Page: docs/order.md.
 """
 
@@ -16,10 +16,7 @@ from roost_engine.cluster.node_sets import NodeSet
 from roost_engine.domain.actions import Action
 from roost_engine.domain.model import JobId
 from roost_engine.domain.promise import Guess, Promise
-from roost_engine.job_record import (
-    JobRecord,
-    JobState,
-)
+from roost_engine.job_record import JobRecord, JobState
 from roost_engine.placement.reservation import Reservation
 from roost_engine.prediction.run_time.foreseen_ends import (
     EndsConfig,
@@ -71,7 +68,7 @@ class Promises:
         else:
             return
         self._table.alarm(start_s + 2.0 * _MOVED_S, record.job_id)
-        self._say(record, actions)
+        self._report(record, actions)
 
     def _withdraw(self, by: JobId, actions: list[Action]) -> None:
         """Take back the promise of the job that had one last, if it still waits."""
@@ -80,9 +77,9 @@ class Promises:
             return
         why = f"job {by} is before it now, and the nodes are reserved for that"
         record.promise = replace(record.promise, start_s=inf, why=why)
-        self._say(record, actions)
+        self._report(record, actions)
 
-    def _say(self, record: JobRecord, actions: list[Action]) -> None:
+    def _report(self, record: JobRecord, actions: list[Action]) -> None:
         assert record.promise is not None
         if record.standing is not None:
             if record.promise.why and record.promise.start_s < inf:

@@ -33,7 +33,7 @@ class StandingPins:
     """Chooses which waiting jobs are pinned to busy GPUs, and to which.
 
     Attributes:
-        is_on: whether any job may be.
+        is_on: whether jobs may be pinned to busy GPUs, see EngineConfig.standing_pins.
         is_final: whether a pin cannot be replaced.
         preemptors: the pinned jobs for which Slurm is to stop the holders.
     """
@@ -54,10 +54,13 @@ class StandingPins:
         self._after_s = min(config.standing_pin_after_s, config.patience_s)
         self._head: JobId | None = None
         self._is_head_found = False
-        self._next: tuple[float, JobId] = (inf, JobId(""))  # may be pinned first, and when
-        self._alarmed = self._next  # an alarm rings for it
-        self._not_overtaken: JobId | None = None  # would be pinned if it were
-        self._unplaceable: tuple[JobId, int] | None = None  # had no place, by freed_count
+        # When a job that has not waited long enough may be pinned, and which; the same for which an
+        # alarm was set last.
+        self._next: tuple[float, JobId] = (inf, JobId(""))
+        self._alarmed = self._next
+        self._not_overtaken: JobId | None = None  # the first job to pin once another passes it
+        # The job for which there was no place, and Cluster.freed_count then.
+        self._unplaceable: tuple[JobId, int] | None = None
         self.preemptors: dict[JobId, None] = {}
         # Preemptors without enough victims: by freed_count, and until Slurm spares one job fewer.
         self._failures: dict[JobId, tuple[int, float]] = {}
@@ -125,9 +128,9 @@ class StandingPins:
 
     def _is_overtaken(self, record: JobRecord) -> bool:
         """Return whether a job may be pinned by what Slurm has started since it began to wait."""
-        config = self._table.config
-        is_any_right = not config.standing_pin_if_overtaken
-        return is_any_right or self._table.observed_start_s > record.queued_s
+        if not self._table.config.standing_pin_if_overtaken:
+            return True
+        return self._table.observed_start_s > record.queued_s
 
     def pin_head(self, record: JobRecord, at_s: float, actions: list[Action]) -> Reservation | None:
         """Pin the first job in order without capacity to the GPUs where it runs soonest.
@@ -176,7 +179,7 @@ class StandingPins:
         else:
             pin = search.foreseen(pin, at_s)
             ends = search.ends_before(pin, at_s)
-            if not search.suffice(record, ends, at_s):
+            if not search.fits_after(record, ends, at_s):
                 return pin
         found = search.soonest(record, ends, at_s)
         if found is None or (pin is not None and not _is_better(found, pin)):

@@ -8,10 +8,9 @@ from numpy.typing import NDArray
 
 from roost_engine.cluster.cluster import Cluster
 from roost_engine.cluster.features import COLUMNS
-from roost_engine.cluster.link_table import MAX_GPUS
+from roost_engine.cluster.link_table import MAX_GPUS, POPCOUNT
 from roost_engine.domain.tier import Tier
 from roost_engine.domain.value import value
-from roost_engine.placement.eligibility import POPCOUNT
 from roost_engine.placement.options import GangOption
 from roost_engine.policies.protocols import ScoreQuestion
 from roost_engine.scoring.graph_columns import (

@@ -14,10 +14,9 @@ from numpy.typing import NDArray
 
 from roost_engine.cluster.cluster import Cluster
 from roost_engine.cluster.features import LOAD_QUANTITIES
-from roost_engine.cluster.link_table import MAX_GPUS
+from roost_engine.cluster.link_table import MAX_GPUS, POPCOUNT
 from roost_engine.cluster.node_sets import NO_NODES, nodes_in
 from roost_engine.domain.model import JobId, JobSpec
-from roost_engine.placement.eligibility import POPCOUNT
 from roost_engine.scoring.graph_columns import (
     GPU_COLUMNS,
     GPU_STATE,
@@ -33,6 +32,10 @@ _BITS = np.arange(MAX_GPUS)[:, None]
 _SM = LOAD_QUANTITIES.index("sm")
 _LINKS = [LOAD_QUANTITIES.index("pcie"), LOAD_QUANTITIES.index("nvlink")]
 _HALF_RACK, _HALF_POD = 16.0, 64.0
+_NODE, _RACK, _POD = (
+    {name: position for position, name in enumerate(columns)}
+    for columns in (NODE_COLUMNS, RACK_COLUMNS, POD_COLUMNS)
+)
 
 
 def as_index(nodes: NDArray[np.int64]) -> NDArray[np.int64] | slice:
@@ -177,23 +180,25 @@ class ClusterGraph:
         where = as_index(nodes)
         (free, kinds, _, usable), node_duty = self._seen[:, where], self.duty[where]
         rows = np.zeros((len(nodes), len(NODE_COLUMNS)), dtype=np.float32)
-        rows[:, 2] = saturating(self.network[where])
-        rows[:, 7] = usable
+        rows[:, _NODE["network_frac"]] = saturating(self.network[where])
+        rows[:, _NODE["usable"]] = usable
         present = np.flatnonzero(np.bincount(kinds)).tolist()
         for kind in present:
             links = self.kinds[kind]
             at = slice(None) if len(present) == 1 else np.flatnonzero(kinds == kind)
             duty = node_duty[at, : links.gpu_count]
-            rows[at, 0] = POPCOUNT[free[at]] / links.gpu_count
-            rows[at, 1] = np.add.reduce(duty, axis=1) / links.gpu_count
-            rows[at, 3], rows[at, 4] = links.links_frac, links.is_nvlinked
-            rows[at, 5] = links.potential[free[at]]
-            rows[at, 6] = links.gpu_count / MAX_GPUS
+            rows[at, _NODE["free_frac"]] = POPCOUNT[free[at]] / links.gpu_count
+            rows[at, _NODE["duty_frac"]] = np.add.reduce(duty, axis=1) / links.gpu_count
+            rows[at, _NODE["links_frac"]] = links.links_frac
+            rows[at, _NODE["nvlinked"]] = links.is_nvlinked
+            rows[at, _NODE["potential_frac"]] = links.potential[free[at]]
+            rows[at, _NODE["size_frac"]] = links.gpu_count / MAX_GPUS
         return rows
 
     def uplink_frac(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return how busy the uplinks are, by rack and by pod: their column `crossing_frac`."""
-        return self.racks[:, 2].astype(np.float64), self.pods[:, 1].astype(np.float64)
+        racks, pods = self.racks[:, _RACK["crossing_frac"]], self.pods[:, _POD["crossing_frac"]]
+        return racks.astype(np.float64), pods.astype(np.float64)
 
     def _sum_racks(self, cluster: Cluster) -> None:
         """Sum the nodes of each rack, and of each pod."""
@@ -206,10 +211,11 @@ class ClusterGraph:
         )
         at_least_1 = np.maximum(nodes, 1)
         self.racks = np.empty((count, len(RACK_COLUMNS)), dtype=np.float32)
-        self.racks[:, 0] = free_sums / np.maximum(gpu_sums, 1)
-        self.racks[:, 1] = idle_sums / at_least_1
-        self.racks[:, 2] = saturating(_listed(self.residents.rack_crossing, count) / at_least_1)
-        self.racks[:, 3] = nodes / (nodes + _HALF_RACK)
+        crossing = _listed(self.residents.rack_crossing, count)
+        self.racks[:, _RACK["free_frac"]] = free_sums / np.maximum(gpu_sums, 1)
+        self.racks[:, _RACK["idle_frac"]] = idle_sums / at_least_1
+        self.racks[:, _RACK["crossing_frac"]] = saturating(crossing / at_least_1)
+        self.racks[:, _RACK["size_frac"]] = nodes / (nodes + _HALF_RACK)
         self._sum_pods(free_sums, gpu_sums, nodes)
 
     def _sum_pods(self, *of_racks: NDArray[np.float64]) -> None:
@@ -220,9 +226,9 @@ class ClusterGraph:
         )
         crossing = _listed(self.residents.pod_crossing, count)
         self.pods = np.empty((count, len(POD_COLUMNS)), dtype=np.float32)
-        self.pods[:, 0] = free / np.maximum(gpus, 1)
-        self.pods[:, 1] = saturating(crossing / np.maximum(nodes, 1))
-        self.pods[:, 2] = nodes / (nodes + _HALF_POD)
+        self.pods[:, _POD["free_frac"]] = free / np.maximum(gpus, 1)
+        self.pods[:, _POD["crossing_frac"]] = saturating(crossing / np.maximum(nodes, 1))
+        self.pods[:, _POD["size_frac"]] = nodes / (nodes + _HALF_POD)
 
 
 def _listed(values: Mapping[int, float], count: int) -> NDArray[np.float64]:

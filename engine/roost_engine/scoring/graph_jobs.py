@@ -33,7 +33,7 @@ class ReadsCommunication(Protocol):
         """Ask this from now on; without it jobs are typical."""
 
 
-_TYPICAL = Communication(0.0, 0.3, 0.4)  # the complement of speed_predictor.UNKNOWN_SPEEDS
+_TYPICAL = Communication(0.0, 0.3, 0.4)  # the complement of tier_speeds.UNKNOWN_SPEEDS
 
 
 def typical(job: JobSpec | None, gpu_count: int) -> Communication:
@@ -113,19 +113,23 @@ class ResidentJobs:
                 nodes |= resident.gpus_on.keys()
                 racks.update(resident.racks)
                 pods.update(resident.pods)
-                for index, keys in (
-                    (self.jobs_on, resident.gpus_on),
-                    (self._in_rack, resident.racks),
-                    (self._in_pod, resident.pods),
-                ):
-                    for key in keys:
-                        jobs = index.setdefault(key, {})
-                        if is_there:
-                            jobs[job_id] = resident
-                        else:
-                            jobs.pop(job_id, None)
+                self._list(job_id, resident, is_there=is_there)
         self._add_up(nodes, racks, pods)
         return nodes
+
+    def _list(self, job_id: JobId, resident: Resident, *, is_there: bool) -> None:
+        """Add a job to its nodes, racks and pods, or remove it from them."""
+        for index, keys in (
+            (self.jobs_on, resident.gpus_on),
+            (self._in_rack, resident.racks),
+            (self._in_pod, resident.pods),
+        ):
+            for key in keys:
+                jobs = index.setdefault(key, {})
+                if is_there:
+                    jobs[job_id] = resident
+                else:
+                    jobs.pop(job_id, None)
 
     def _resident(
         self,

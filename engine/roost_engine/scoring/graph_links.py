@@ -50,13 +50,13 @@ class KindLinks:
         degrees = near.sum(axis=2)
         commonest = int(degrees.sum(axis=1).argmax())
         neighbours = {}
-        for kind in range(len(LINK_TYPES)):
-            if kind != commonest and near[kind].any():
+        for link_type in range(len(LINK_TYPES)):
+            if link_type != commonest and near[link_type].any():
                 # Neighbours first: a stable sort by "is no neighbour".
-                order = np.argsort(1 - near[kind], axis=1, kind="stable")
-                places = int(degrees[kind].max())
-                is_there = np.arange(places)[:, None] < degrees[kind]
-                neighbours[kind] = order.T[:places], is_there.astype(np.float32)[..., None]
+                order = np.argsort(1 - near[link_type], axis=1, kind="stable")
+                places = int(degrees[link_type].max())
+                is_there = np.arange(places)[:, None] < degrees[link_type]
+                neighbours[link_type] = order.T[:places], is_there.astype(np.float32)[..., None]
         pair_count = count * (count - 1) // 2
         mean_score = np.array(table.score_by_set[table.full_mask] / max(pair_count, 1))
         return cls(
@@ -84,12 +84,12 @@ class KindLinks:
         for gpu in range(1, self.gpu_count):  # one after the other, unlike a sum of numpy's
             totals += state[:, gpu]
         np.subtract(totals[:, None], state, out=others)
-        for kind, (neighbour, is_there) in self.neighbours.items():
-            near = sums[kind]
+        for link_type, (neighbour, is_there) in self.neighbours.items():
+            near = sums[link_type]
             for place in range(len(neighbour)):
                 near += state[:, neighbour[place]] * is_there[place]
             others -= near
-            near *= self.weights[kind]
+            near *= self.weights[link_type]
         np.maximum(others, 0.0, out=others)  # what rounding leaves of a sum of nothing
         others *= self.weights[self.commonest]
 

@@ -1,4 +1,4 @@
-"""What the score of neighbours asks for predicted slowdowns."""
+"""The Protocol of what predicts slowdowns for the score of neighbours."""
 
 from collections.abc import Mapping
 from typing import Protocol

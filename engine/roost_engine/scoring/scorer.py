@@ -185,7 +185,8 @@ class Scorer:
             score, subset = self._score_of(policy, candidates, option)
             if score < best_score:
                 continue
-            # Gangs keep the order in which they were found; of single nodes the lowest is first.
+            # Gangs keep the order in which they were found; of single nodes the lowest is first:
+            # node 1 of the set 0b1010, of which 0b0010 is left.
             node = 0
             if isinstance(option, NodeOption):
                 node = (option.nodes & -option.nodes).bit_length() - 1

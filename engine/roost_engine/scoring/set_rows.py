@@ -1,4 +1,4 @@
-"""What sets of free GPUs are beside, as rows of one table, and what newcomers would lose there."""
+"""The neighbours of sets of free GPUs, as rows of one table, and what newcomers lose there."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,7 @@ _MOST_ROWS = 8192  # 7 MB
 
 
 class SetRows:
-    """What sets of GPUs of one node are beside: a row for each set, in one table.
+    """The neighbours of sets of GPUs of one node: a row for each set, in one table.
 
     What newcomers were predicted to lose on a row is stored beside it, so that the next newcomer
     with the same vector need not be predicted again.
@@ -21,7 +21,9 @@ class SetRows:
     Args:
         width: columns of a load vector.
 
-    Attributes; rows that no set has are meaningless:
+    Rows that no set has are meaningless.
+
+    Attributes:
         sums: float32 [row, level, width], of the other jobs' vectors, weighted.
         joined: float32 [row, width], the other jobs as one.
         gpus: float64 [row], how many GPUs lose as `joined` does, weighted by what the set is of

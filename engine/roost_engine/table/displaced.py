@@ -36,11 +36,8 @@ def displaced_by(
             continue
         if job_id == event.job_id or not record.placement.is_exact:
             continue
-        slots, both = (
-            gpu_seats_of(shares_of(record.placement)),
-            may_share and record.spec.shares_gpus,
-        )
-        if is_any_taken(slots, taken, may_share=both):
+        wanted, both_share = shares_of(record.placement), may_share and record.spec.shares_gpus
+        if is_any_taken(gpu_seats_of(wanted), taken, may_share=both_share):
             found.append(job_id)
     return found
 

@@ -44,7 +44,7 @@ def check_invariants(table: JobTable) -> None:
 def check_seats(table: JobTable) -> None:
     """Raise AssertionError where jobs share GPUs that may not.
 
-    Of jobs that Slurm started elsewhere than planned nothing is said.
+    Jobs that Slurm started elsewhere than planned are not checked.
     """
     seats = table.cluster.seats
     assert seats is not None

@@ -46,7 +46,7 @@ class JobTable:
         stopping: the running jobs that a preemption policy asked to stop.
         ended: the jobs that ended last.
         quotas: what Slurm's limits leave.
-        observed_start_s: engine time at which a job that is not under Roost was last seen to start.
+        observed_start_s: engine time of the last observed start of a job that is not under Roost.
         alarms: heap of (engine time, job): when to examine a job again.
     """
 
@@ -171,8 +171,8 @@ class JobTable:
 
     def is_ready(self, record: JobRecord, at_s: float) -> bool:
         """Return whether a waiting job may be offered GPUs now."""
-        decided = record.placement is not None and not record.spec.binding
-        return not decided and at_s >= max(record.spec.eligible_s, record.not_before_s)
+        is_decided = record.placement is not None and not record.spec.binding
+        return not is_decided and at_s >= max(record.spec.eligible_s, record.not_before_s)
 
     def unqueue(self, job_id: JobId) -> None:
         """Take a job out of whatever state it is in."""

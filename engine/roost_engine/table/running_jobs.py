@@ -1,8 +1,8 @@
-"""The running jobs that a preemption policy may ask to stop: those whose lease has ended, at once.
+"""The running jobs that a preemption policy may ask to stop, and those whose lease has ended.
 
-Preemption asks at nearly every event, and between two events few jobs start, end or come to the
-end of their lease. So the jobs without a lease are kept, in the order in which they started, and
-not listed again each time.
+Preemption asks for the latter at nearly every event, and between two events few jobs start, end or
+come to the end of their lease. So their list is kept, in the order in which they started, and not
+made again each time.
 """
 
 from bisect import bisect_left
@@ -29,7 +29,7 @@ class RunningJobs(dict[JobId, JobRecord]):
         self._added_count = 0
         # (end of the lease, number, job); entries of jobs that left stay in until then.
         self._leases: list[tuple[float, int, JobId]] = []
-        # The jobs without a lease, by number, with their columns of StoppableJobs.
+        # The jobs whose lease has ended, by number, with their columns of StoppableJobs.
         self._free_numbers: list[int] = []
         self._free: list[JobRecord] = []
         self._runs = np.zeros((_COLUMN_COUNT, 64))

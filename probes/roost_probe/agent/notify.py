@@ -51,7 +51,7 @@ class Notifier:
 
 
 def _watchdog_s(environ: Mapping[str, str]) -> float | None:
-    """The watchdog's limit in seconds, if it watches this process."""
+    """Return the watchdog's limit in seconds; None: it does not watch this process."""
     limit_us, pid = environ.get("WATCHDOG_USEC", ""), environ.get("WATCHDOG_PID", "")
     if not limit_us.isdigit() or (pid and pid != str(os.getpid())):
         return None

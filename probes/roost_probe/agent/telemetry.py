@@ -105,7 +105,7 @@ class TelemetryStream:
             await asyncio.sleep(self._backoff.next_s())
 
     async def _session(self) -> str:
-        """One connection, from Hello to its end. Returns why it ended."""
+        """Run one connection, from Hello to its end. Returns why it ended."""
         async with self._address.open_channel() as channel:
             call = telemetry_pb2_grpc.TelemetryStub(channel).Stream()
             self._outbox.put_hello()

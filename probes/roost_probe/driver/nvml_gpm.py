@@ -26,20 +26,24 @@ class GpmRates:
         self._device = device
         self._old: Any = None
         self._new: Any = None
+        self._is_filled = False  # the new sample
 
     def read(self) -> dict[str, float]:
-        """Return mean rates since the last call, by field of GpuLoad; the first call has none.
+        """Return mean rates since the last call, by field of GpuLoad.
+
+        The first call has none, nor has one that follows a failure.
 
         Raises:
             NVMLError: the driver or the GPU has no monitor, or does not allow it.
         """
         if self._new is None:
             self._old, self._new = pynvml.nvmlGpmSampleAlloc(), pynvml.nvmlGpmSampleAlloc()
-            pynvml.nvmlGpmSampleGet(self._device, self._new)
-            return {}
         self._old, self._new = self._new, self._old
+        # Between samples of which one was never taken the driver's rates mean nothing.
+        has_old, self._is_filled = self._is_filled, False
         pynvml.nvmlGpmSampleGet(self._device, self._new)
-        return self._between()
+        self._is_filled = True
+        return self._between() if has_old else {}
 
     def close(self) -> None:
         """Give the two samples back.
@@ -47,7 +51,7 @@ class GpmRates:
         Raises:
             NVMLError: the driver is gone.
         """
-        samples, self._old, self._new = (self._old, self._new), None, None
+        samples, self._old, self._new, self._is_filled = (self._old, self._new), None, None, False
         for sample in samples:
             if sample is not None:
                 pynvml.nvmlGpmSampleFree(sample)

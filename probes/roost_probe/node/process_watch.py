@@ -1,7 +1,8 @@
-"""When the processes of which GPUs are read, and what was read last of each of them.
+"""Decides when the processes of each GPU are read, and keeps the last reading of each.
 
-Only where roostd asks for it. GPUs on which two jobs have processes are read at the interval that
-it names, others at each sixth: a list costs milliseconds under a lock that jobs share.
+They are read only where roostd asks for it. GPUs on which two jobs have processes are read at the
+interval that roostd names, the other GPUs in every sixth interval: a list of processes costs
+milliseconds under a lock that jobs share.
 """
 
 from collections.abc import Collection
@@ -17,7 +18,7 @@ PAUSE_S = 3_600.0  # after a reading on which the driver failed: the load is wor
 
 
 class ProcessWatch:
-    """See the module."""
+    """The readings of the processes of this node's GPUs; see the module."""
 
     def __init__(self) -> None:
         self._interval_s = inf

@@ -8,6 +8,7 @@ from roost_probe.driver.readings import DriverFacts, GpuFacts, LaneEnd
 from roost_probe.node.nic import Nic, find_nics
 from roost_probe.node.pci import SYMBOLS, Level, PciTree
 
+MOST_NICS = 64  # as many as a column's present_mask has bits; roostd refuses a Hello with more
 _NVML_LEVELS = {
     0: Level.INTERNAL,
     10: Level.SINGLE_SWITCH,
@@ -62,6 +63,9 @@ class Topology:
                 lanes, nvswitch = _lanes(facts.gpus, a, b)
                 links.append(Link(a, b, level, lanes, nvswitch))
         nics = find_nics(sysfs_root, [gpu.pci_bus_id for gpu in facts.gpus])
+        if len(nics) > MOST_NICS:
+            problems.append(f"{len(nics)} NICs; only the first {MOST_NICS} by PCI address are read")
+            nics = nics[:MOST_NICS]
         nic_levels = tuple(
             tuple(Level.INTERNAL if n is m else tree.level(n.place, m.place) for m in nics)
             for n in nics
@@ -84,7 +88,7 @@ def _level(gpus: Sequence[GpuFacts], a: int, b: int, tree: PciTree) -> Level | N
 
 
 def _lanes(gpus: Sequence[GpuFacts], a: int, b: int) -> tuple[int, bool]:
-    """NVLink lanes of a pair, and whether they go through an NVSwitch.
+    """Return the NVLink lanes of a pair, and whether they go through an NVSwitch.
 
     A switch offers all lanes of a GPU to each of its peers, so a pair has the smaller
     count of the two.

@@ -1,6 +1,7 @@
 """`roost-sim profiles`: prints, plots and validates the speed profiles of jobs."""
 
 import json
+import zlib
 from dataclasses import asdict
 from pathlib import Path
 
@@ -189,7 +190,7 @@ def _tables(data_path: Path | None) -> dict[str, list[Measured]]:
             _HELD_OUT: [row for row in read_pollux(found) if row.is_held_out],
             _LARGER: read_pollux(found, "scalability"),
         }
-    except (KeyError, ValueError, OSError) as error:
+    except (KeyError, ValueError, TypeError, OSError, EOFError, zlib.error) as error:
         raise ProfileError(f"{found}: is not that table ({error}): {cure}") from error
 
 

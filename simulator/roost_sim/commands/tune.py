@@ -80,7 +80,11 @@ def tune(
     if out_path is None:
         click.echo(text, nl=False)
     else:
-        out_path.write_text(text)
+        try:
+            out_path.write_text(text)
+        except OSError:
+            click.echo(text, nl=False)  # the search may have taken an hour
+            raise
         click.echo(f"roost-sim: {_gain(tuned.tuned)} on the second half: {out_path}", err=True)
     if tuned.tuned.mean >= 1.0:
         ctx.exit(EXIT_NO)

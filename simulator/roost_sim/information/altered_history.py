@@ -19,7 +19,7 @@ _LN_BAND = log(ENDS_S[-1] / STARTS_S[-1])  # bands grow by this factor
 
 
 class AlteredHistory(RunTimeHistory):
-    """See RunTimeHistory and PredictionSpec.
+    """A history of run times, altered as a PredictionSpec says.
 
     A job keeps its random factor: another factor at each question would be noise that averages out.
 
@@ -54,7 +54,7 @@ class AlteredHistory(RunTimeHistory):
         known = super().times(job, age_s, self._as_of(at_s))
         if not self._sigma:
             return known
-        number = int.from_bytes(str(job.job_id).encode()[-8:])
+        number = int.from_bytes(str(job.job_id).encode()[-8:])  # a generator is seeded by integers
         rng = np.random.default_rng([self._seed, number])
         factor_ln = self._sigma * float(rng.standard_normal())
         return replace(known, ending_fracs=moved(known.ending_fracs, factor_ln / _LN_BAND))
@@ -74,7 +74,7 @@ class AlteredHistory(RunTimeHistory):
             self._as_of(at_s)
 
     def _as_of(self, at_s: float) -> float:
-        """Take in what is known by now. Returns the time as of which it is."""
+        """Apply the reports that are known by now. Returns the time up to which they are known."""
         known_s = at_s - self._stale_s
         while self._unknown and self._unknown[0][0] <= known_s:
             self._unknown.popleft()[1]()
@@ -82,11 +82,14 @@ class AlteredHistory(RunTimeHistory):
 
 
 def moved(fracs: NDArray[np.float64], band_count: float) -> NDArray[np.float64]:
-    """Move a distribution over bands by so many, later or earlier; between two it is divided.
+    """Shift a distribution by a number of bands; a part of a band divides it between two.
+
+    Example: [1, 0, 0, ...] by 1.25 is [0, 0.75, 0.25, ...].
 
     Args:
         fracs: float64 [band].
-        band_count: bands to move by; what would leave the first or last band stays in it.
+        band_count: bands to shift by, below 0 to earlier ones; what would leave the first or last
+            band stays in it.
 
     Returns:
         float64 [band], with the same sum.

@@ -63,7 +63,7 @@ class PastJobs:
         ]
 
     def submit(self, number: int) -> JobSpec:
-        """Take in that a job of the trace is submitted; jobs come in the order of the trace."""
+        """Schedule the start and end of a job and return it; jobs come in the trace's order."""
         start_s, end_s = self._times_s[number]
         heappush(self._due, (start_s, _STARTS, number))
         heappush(self._due, (end_s, _ENDS, number))

@@ -32,7 +32,7 @@ def serve(requests: BinaryIO, answers: BinaryIO) -> None:
 
 
 def main() -> None:
-    """Be the process."""
+    """Answer the request on standard input at a low priority."""
     with contextlib.suppress(OSError):  # the system call filter of roostd.service refuses it
         os.nice(_NICENESS)
     serve(sys.stdin.buffer, sys.stdout.buffer)

@@ -112,6 +112,9 @@ def recent_runs(runs: Sequence[Run], last_s: float) -> Sequence[Run]:
     """Return the runs that hold the last so many seconds: from the last that began before them.
 
     Every run begins with the state of the cluster, so earlier ones are not needed.
+
+    Raises:
+        RecordingError: there is no run.
     """
     if not runs:
         raise RecordingError("the journal holds no run yet; let roostd run for a while")

@@ -305,13 +305,13 @@ def _gpus(shares: tuple[NodeShare, ...]) -> dict[str, tuple[int, ...]]:
 
 
 def _link_scores(shares: tuple[NodeShare, ...], cluster: Cluster) -> tuple[int, int]:
-    """The link score of a job's GPUs, and the best that its nodes offer when idle."""
+    """Return the link score of a job's GPUs, and the best that its nodes offer when idle."""
     score = best = 0
     for share in shares:
-        row = cluster.index_of.get(share.node)
-        if row is None:
+        node = cluster.index_of.get(share.node)
+        if node is None:
             continue
-        table = cluster.table(row)
+        table = cluster.table(node)
         indices = tuple(gpu for gpu in share.gpu_indices if gpu < table.gpu_count)
         score += int(table.set_scores[mask_of(indices)])
         best += table.best_score(table.full_mask, len(indices))
@@ -319,7 +319,7 @@ def _link_scores(shares: tuple[NodeShare, ...], cluster: Cluster) -> tuple[int, 
 
 
 def _tier(shares: tuple[NodeShare, ...], cluster: Cluster) -> Tier:
-    rows = [cluster.index_of[share.node] for share in shares if share.node in cluster.index_of]
-    if len(rows) < 2:
+    nodes = [cluster.index_of[share.node] for share in shares if share.node in cluster.index_of]
+    if len(nodes) < 2:
         return Tier.NODE
-    return Tier.RACK if len({cluster.rack_of[row] for row in rows}) == 1 else Tier.CLUSTER
+    return Tier.RACK if len({cluster.rack_of[node] for node in nodes}) == 1 else Tier.CLUSTER

@@ -9,8 +9,10 @@ import ctypes
 import multiprocessing
 import os
 import signal
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 
@@ -90,10 +92,11 @@ class _Crew:
         context = multiprocessing.get_context("spawn")
         ours, theirs = context.Pipe()
         process = context.Process(target=_work, args=(theirs, self.sweep), daemon=True)
-        process.start()
-        theirs.close()  # so that the end of the process is the end of the pipe
-        worker = _Worker(process, ours)
-        self.workers.append(worker)
+        with _without_interrupts():
+            process.start()
+            theirs.close()  # so that the end of the process is the end of the pipe
+            worker = _Worker(process, ours)
+            self.workers.append(worker)
         return worker
 
     def ready(self) -> list[_Worker]:
@@ -111,6 +114,20 @@ class _Crew:
             worker.process.terminate()
         while self.workers:
             self.dismiss(self.workers[0])
+
+
+@contextmanager
+def _without_interrupts() -> Iterator[None]:
+    """Block SIGINT for a moment here, and for good in the processes that are started meanwhile.
+
+    A new process imports for a second before it ignores SIGINT: Ctrl-C would show its traceback.
+    """
+    resource_tracker.ensure_running()  # now: the first process starts it, which unblocks SIGINT
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def end_with_parent() -> None:

@@ -132,7 +132,7 @@ def _perform_on(ray: Ray, sweep: Sweep, cases: Sequence[Case]) -> Generator[Fini
             try:
                 finished: Finished = ray.get(reference)
             except ray.exceptions.RayError as error:
-                finished = Failed(case, str(error).splitlines()[0])
+                finished = Failed(case, (str(error).splitlines() or [repr(error)])[0])
             yield finished
 
 

@@ -69,6 +69,8 @@ def read_results(path: Path, facts: Facts) -> list[Done]:
         raise ResultsFileError(f"{path}: is no text; name another file") from error
     lines = text.split("\n")[:-1]
     if not lines:
+        if not _line(facts).startswith(text.encode()):  # not the start of a results file
+            raise ResultsFileError(f"{path}:1: is no results file; name another file")
         return []
     _check(path, _parsed(path, 1, lines[0]), facts)
     return [_done(path, number, line) for number, line in enumerate(lines[1:], start=2)]
@@ -104,8 +106,12 @@ class ResultsWriter:
 
     def write_line(self, value: Mapping[str, object]) -> None:
         """Append one line."""
-        self._file.write(json.dumps(value, allow_nan=False, separators=(",", ":")).encode() + b"\n")
+        self._file.write(_line(value))
         self._file.flush()
+
+
+def _line(value: Mapping[str, object]) -> bytes:
+    return json.dumps(value, allow_nan=False, separators=(",", ":")).encode() + b"\n"
 
 
 def _drop_torn_line(file: IO[bytes]) -> None:

@@ -179,10 +179,13 @@ def _covered(
     end_s: float,
     part_count: int,
 ) -> NDArray[np.float64]:
-    """Mean sum of weights of the intervals that cover each of the equal parts of a time, [part].
+    """Return, for each of the equal parts of a time, the mean sum of weights of its intervals.
 
     The integral of that sum up to t is linear between begins and ends of intervals; its differences
     at the borders of the parts are the integrals over the parts.
+
+    Returns:
+        float64 [part].
     """
     borders = np.linspace(begin_s, end_s, part_count + 1)
     moments = np.concatenate([since_s, until_s])

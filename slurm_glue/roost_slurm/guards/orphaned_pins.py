@@ -38,9 +38,9 @@ def unpin_orphans(
 ) -> Iterator[str]:
     """Give the waiting jobs that roostd left pinned their own requests back. Yields their ids.
 
-    Nothing happens while roostd is alive. A roostd on another host, or with another runtime folder,
-    cannot be seen from here: the pins of such a one are taken back where `is_of_others` says that
-    it is gone for good.
+    Nothing happens while roostd is alive. Whether a roostd on another host, or with another runtime
+    folder, is alive cannot be known here: its pins are taken back only where `is_of_others` says
+    that it is gone for good.
 
     Args:
         runtime_folder: of roostd.

@@ -80,7 +80,7 @@ class Guard:
 
 
 def is_late(runtime_folder: Path, now_epoch_s: float) -> bool:
-    """Return whether roostd may be dead: sooner than job_submit.lua takes it for dead."""
+    """Return whether the last beat is so old that roostd may be dead."""
     try:
         text = (runtime_folder / "heartbeat").read_text(encoding="ascii", errors="replace")
         return abs(now_epoch_s - heartbeat.parse(text).at_epoch_s) > LATE_S
@@ -95,7 +95,7 @@ def guard_seats(
     wall_clock: Callable[[], float] = time.time,
     clock: Callable[[], float] = time.monotonic,
 ) -> Iterator[str]:
-    """Keep what shares GPUs as Roost left it. Yields what was done, in words.
+    """Submit the missing guards and add the missing tokens. Yields a text for each.
 
     Nothing happens while roostd is alive, and in a cluster without second seats.
 
@@ -125,7 +125,7 @@ def guard_seats(
 
 def is_guest(job: QueuedJob) -> bool:
     """Return whether a job runs on second seats."""
-    return job.is_holding and any(typed_seat(entries) for entries in _requests(job))
+    return job.is_holding and any(typed_seat(entries) for _, _, entries in _requests(job))
 
 
 def is_guard(job: QueuedJob) -> bool:
@@ -177,18 +177,18 @@ def lacks_token(job: QueuedJob) -> bool:
     """Return whether a leased job that waits for any GPUs could be started on a second seat."""
     if not job.is_pending or parse_stamp(job.admin_comment) is None:
         return False
-    entries = [entry for request in _requests(job) for entry in request]
+    entries = [entry for _, _, request in _requests(job) for entry in request]
     asks = gpu_count(entries) and not gpu_kinds(entries)
     return bool(asks) and SEAT_TOKEN not in {entry.name for entry in entries}
 
 
 def token_call(job: QueuedJob) -> Argv:
     """Build the update that adds a token for each GPU to a request."""
-    values = []
-    for name, value in job.tres:
-        count = gpu_count(parse_gres(value)) if name.startswith("TresPer") else 0
-        if count:
-            values.append(f"{name}={value},{prefix_of(value)}{SEAT_TOKEN}:{count}")
+    values = [
+        f"{name}={value},{prefix_of(value)}{SEAT_TOKEN}:{count}"
+        for name, value, entries in _requests(job)
+        if (count := gpu_count(entries))
+    ]
     return ("scontrol", "update", f"jobid={commands.job_list(job.job_ids)}", *values)
 
 
@@ -218,10 +218,11 @@ def _is_guarded(host: int | None, jobs: Iterable[QueuedJob]) -> bool:
     return any(job.number == host and is_guard(job) for job in jobs)
 
 
-def _requests(job: QueuedJob) -> Iterator[tuple[Gres, ...]]:
+def _requests(job: QueuedJob) -> Iterator[tuple[str, str, tuple[Gres, ...]]]:
+    """Yield the request fields that can be read: name, text and entries."""
     for name, value in job.tres:
         if name.startswith("TresPer"):
             try:
-                yield parse_gres(value)
+                yield name, value, parse_gres(value)
             except TresError:
                 continue

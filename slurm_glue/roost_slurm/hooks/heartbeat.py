@@ -22,9 +22,9 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-FRESH_S = 15
-MAX_BYTES = 4096
-LONGEST_LEASE_S = 86_400
+FRESH_S = 15  # as in job_submit.lua and spool.sh
+MAX_BYTES = 4096  # what job_submit.lua reads
+LONGEST_LEASE_S = 86_400  # as in job_submit.lua
 EVERY_PARTITION = "*"
 
 _FIRST_LINE = re.compile(r"roost 1 (\d{1,15}) (\d{1,5})")

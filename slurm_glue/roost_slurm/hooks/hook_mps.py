@@ -9,8 +9,8 @@ FOLDER/3/jobs       root's: a file for each job that is a client
 FOLDER/3/pipe, log  the user's: what CUDA_MPS_PIPE_DIRECTORY and CUDA_MPS_LOG_DIRECTORY name
 
 A daemon without clients that does not answer or does not end is killed, with its server: they would
-keep memory of the GPU, and nothing would name them any more once their folder is gone. Of one with
-clients nothing is killed, as that would end their jobs.
+keep memory of the GPU, and nothing would name them any more once their folder is gone. Neither is
+killed while the daemon has clients: that would end the clients' jobs.
 """
 
 import contextlib
@@ -49,7 +49,7 @@ class Mps:
     """The control daemons of this node.
 
     Attributes:
-        folder: of root's, below which each GPU has a folder.
+        folder: root's folder; each GPU has a folder below it.
         search_path: where the control program is looked for.
         driver: the driver's folder with a file for each GPU, which has its UUID.
         cgroups: of this process.
@@ -81,7 +81,7 @@ class Mps:
             if owner != user_id or not self._answers(gpu, user_id):
                 if self._clients(gpu) and self._processes(gpu):
                     return False  # a busy node, or its server still serves them
-                self._clear(gpu)  # left by jobs of before, or crashed
+                self._clear(gpu)  # left by earlier jobs, or by a crash
                 self._launch(gpu, user_id)
             (place / "jobs" / str(job_id)).touch()
             return True
@@ -177,8 +177,8 @@ class Mps:
     def _processes(self, gpu: int) -> list[int]:
         """Return the processes of a GPU's control daemon and server.
 
-        What names itself so and has that in its environment is a process of the daemon's user, or
-        of a user who gains nothing by having it killed.
+        Any user may give a process this name and this variable. Such a process is killed too, which
+        harms that user alone.
         """
         named = f"CUDA_MPS_PIPE_DIRECTORY={self.folder / str(gpu) / 'pipe'}".encode()
         found = []

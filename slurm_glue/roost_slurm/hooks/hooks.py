@@ -107,13 +107,14 @@ def run(name: HookName, environ: Mapping[str, str], around: Surroundings) -> Non
         raise HookDeadline(f"gave up after {DEADLINE_S} s")
 
     signal.signal(signal.SIGALRM, give_up)
-    signal.setitimer(signal.ITIMER_REAL, DEADLINE_S)
     try:
-        _run(name, parse_env(environ), around)
+        signal.setitimer(signal.ITIMER_REAL, DEADLINE_S)
+        try:
+            _run(name, parse_env(environ), around)
+        finally:  # before the warning: a deadline in the middle of it would leave this function
+            signal.setitimer(signal.ITIMER_REAL, 0)
     except Exception as error:  # noqa: BLE001 - a hook that fails drains the node
         around.warn(f"roost-slurm hook {name}: {type(error).__name__}: {error}")
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
 
 
 def _run(name: HookName, env: HookEnv, around: Surroundings) -> None:

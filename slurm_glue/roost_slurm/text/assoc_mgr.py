@@ -107,8 +107,8 @@ class Association:
         partition: "" for all that have no association of their own.
         parent: account above; "" for the root account and for users, whose parent is `account`.
         max_job_count: running jobs of one user; None: no limit.
-        share: of what the account above has, beside the shares of its other children; None: it has
-            none of its own (`Fairshare=parent`).
+        share: its part of what the account above has, relative to the shares of that account's
+            other children; None: it has none of its own (`Fairshare=parent`).
     """
 
     account: str
@@ -277,6 +277,6 @@ def _minutes(text: str) -> float | None:
 
 
 def _limit(text: str) -> float | None:
-    """Read `6(3)`, or `N(3)` and nothing: None."""
+    """Return the limit of `6(3)`: 6. None for `N(3)`, and for an empty text."""
     match = _ONE_BUDGET.fullmatch(text)
     return float(match[1]) if match and int(match[1]) < _NO_LIMIT else None

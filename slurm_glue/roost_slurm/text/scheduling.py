@@ -4,7 +4,10 @@ import contextlib
 from dataclasses import dataclass
 
 from roost_slurm.text.limits import whole_number
+from roost_slurm.text.scontrol import config_row
 from roost_slurm.text.squeue import parse_limit
+
+_ABSENT = frozenset({"", "(null)", "none"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,8 +51,7 @@ class Scheduling:
 
 def parse_scheduling(text: str) -> Scheduling:
     """Read `scontrol show config`; what is missing counts as Slurm's default."""
-    pairs = (line.partition("=") for line in text.split("\n"))
-    row = {name.strip(): value.strip() for name, _, value in pairs}
+    row = config_row(text)
     return Scheduling(
         has_slurmdbd=row.get("AccountingStorageType", "").endswith("slurmdbd"),
         enforced=_words(row.get("AccountingStorageEnforce", "").lower()),
@@ -66,9 +68,6 @@ def parse_scheduling(text: str) -> Scheduling:
         hides_nodes=row.get("ResumeProgram", "") not in _ABSENT
         and "cloud" not in _words(row.get("PrivateData", "").lower()),
     )
-
-
-_ABSENT = frozenset({"", "(null)", "none"})
 
 
 def _words(text: str) -> frozenset[str]:

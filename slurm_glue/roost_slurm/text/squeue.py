@@ -60,6 +60,14 @@ FIELDS = (
     "Nice",  # the last: a release that did not know it would print all others as before
 )
 FORMAT = ",".join(f"{field}:{SEPARATOR}" for field in FIELDS)
+_TRES = (  # scontrol's name of a request field, and squeue's
+    ("TresPerJob", "tres-per-job"),
+    ("TresPerNode", "tres-per-node"),
+    ("TresPerTask", "tres-per-task"),
+    ("TresPerSocket", "tres-per-socket"),
+    ("CpusPerTres", "cpus-per-tres"),
+    ("MemPerTres", "mem-per-tres"),
+)
 _ABSENT = frozenset({"", "N/A", "(null)", "None"})
 _LIMIT = re.compile(r"(?:(?:(\d{1,20})-)?(\d{1,20}):)?(\d{1,20}):(\d{1,20})", re.ASCII)
 _BEYOND_DATETIME = re.compile(r"\d{5,20}-\d\d-\d\dT\d\d:\d\d:\d\d", re.ASCII)
@@ -302,16 +310,6 @@ def _job(row: dict[str, str]) -> QueuedJob:
         restart_count=uint32(row["RestartCnt"]),
         admin_comment=_text(row["admin_comment"]),
     )
-
-
-_TRES = (
-    ("TresPerJob", "tres-per-job"),
-    ("TresPerNode", "tres-per-node"),
-    ("TresPerTask", "tres-per-task"),
-    ("TresPerSocket", "tres-per-socket"),
-    ("CpusPerTres", "cpus-per-tres"),
-    ("MemPerTres", "mem-per-tres"),
-)
 
 
 def parse_time(text: str) -> float | None:

@@ -151,6 +151,9 @@ def allocated_gpus(text: str) -> tuple[int, ...]:
     """Read which GPUs `GRES=` or `GresUsed=` names: `gpu:g0:1(IDX:0),gpu:g5:0(IDX:)` is (0,).
 
     The second seat of GPU 3 of 8 is `gpu:s3:1(IDX:11)`: that GPU.
+
+    Raises:
+        TresError: the indices of a GPU cannot be read.
     """
     found: set[int] = set()
     for match in _INDEXED.finditer(text):

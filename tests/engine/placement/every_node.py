@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from roost_engine.cluster.cluster import Cluster
 from roost_engine.cluster.features import COLUMN, COLUMNS, HEURISTIC_WEIGHTS, weighted_sums
-from roost_engine.cluster.link_table import LOAD_COLUMNS, STATIC_COLUMNS
+from roost_engine.cluster.link_table import LOAD_COLUMNS, POPCOUNT, STATIC_COLUMNS
 from roost_engine.cluster.node_sets import NodeSet, node_array
 from roost_engine.domain.model import Shape
-from roost_engine.placement.eligibility import POPCOUNT, first_largest
+from roost_engine.placement.eligibility import first_largest
 from roost_engine.placement.gangs import INDEX_SET_COUNT, RACK_COUNT
 from roost_engine.placement.search import NODE_COUNT
 

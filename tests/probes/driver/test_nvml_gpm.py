@@ -67,6 +67,19 @@ async def test_a_monitor_that_a_user_may_not_read_costs_no_other_quantity(
     assert gpu.power_w is not None
 
 
+async def test_a_failed_reading_is_not_the_begin_of_a_rate(
+    fake_node: FakeNodeFactory, nvml_process: ProcessFactory
+) -> None:
+    node, process = fake_node("bridges4"), nvml_process()
+    node.driver.set(0, GpuSettings(pcie_tx_bytes_per_s=1e9))
+    node.driver.inject(FaultSpec(kind=Fault.ERROR, call="nvmlGpmSampleGet", code=999))
+    await process.load()
+    node.driver.clear_faults()
+
+    assert (await process.load()).gpus[0].pcie_tx_bytes_per_s is None
+    assert (await process.load()).gpus[0].pcie_tx_bytes_per_s == pytest.approx(1e9, rel=0.05)
+
+
 async def test_a_gpu_that_comes_back_has_rates_again(
     fake_node: FakeNodeFactory, nvml_process: ProcessFactory
 ) -> None:

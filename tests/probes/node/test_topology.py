@@ -2,9 +2,11 @@
 
 from pathlib import Path
 
+from tests.probes.node.test_nic import add_device, add_nic
+
 from roost_probe.driver.readings import DriverFacts, GpuFacts, LaneEnd, LaneFacts
 from roost_probe.node.pci import Level
-from roost_probe.node.topology import Topology
+from roost_probe.node.topology import MOST_NICS, Topology
 
 
 def gpu(index: int, lanes: list[LaneFacts], level: int | None = 40) -> GpuFacts:
@@ -27,6 +29,15 @@ def to_other(remote: LaneEnd, bus_id: str | None, count: int) -> list[LaneFacts]
 def link_of(tmp_path: Path, *gpus: GpuFacts) -> tuple[str, bool]:
     topology = Topology.of(DriverFacts(gpus=gpus), tmp_path)
     return topology.links[0].symbol, topology.links[0].nvswitch
+
+
+def test_no_more_nics_are_reported_than_a_sample_can_have(tmp_path: Path) -> None:
+    for number in range(MOST_NICS + 1):
+        device = add_device(tmp_path, f"pci0000:10/0000:{number:02x}:00.0")
+        add_nic(tmp_path, "net", f"eth{number}", device)
+    topology = Topology.of(DriverFacts(), tmp_path)
+    assert len(topology.nics) == len(topology.nic_levels) == MOST_NICS
+    assert topology.problems == ("65 NICs; only the first 64 by PCI address are read",)
 
 
 def test_direct_lanes_are_counted(tmp_path: Path) -> None:

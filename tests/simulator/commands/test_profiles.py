@@ -1,3 +1,4 @@
+import gzip
 import json
 from pathlib import Path
 
@@ -58,8 +59,17 @@ def test_validation_without_the_table_says_where_to_get_it(tmp_path: Path) -> No
         assert "--data" in result.stderr
 
 
-def test_validation_of_another_table_names_it(tmp_path: Path) -> None:
-    (tmp_path / "pollux_aws_t4_steptime.csv.gz").write_bytes(b"no gzip")
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"no gzip",
+        gzip.compress(b"model,kind\n" * 1_000)[:-20],  # a download that was cut short
+        gzip.compress(b"model,kind,local_bsz,num_nodes\nbert,placements,8\n"),
+    ],
+    ids=["text", "cut", "short line"],
+)
+def test_validation_of_another_table_names_it(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "pollux_aws_t4_steptime.csv.gz").write_bytes(content)
     result = run("--validate", "--data", tmp_path)
     assert result.exit_code != 0
     assert "pollux_aws_t4_steptime.csv.gz: is not that table" in result.stderr

@@ -18,6 +18,12 @@ def test_moving_keeps_the_sum(band_count: float) -> None:
     assert (found >= 0).all()
 
 
+def test_a_part_of_a_band_is_divided_between_two() -> None:
+    fracs = np.zeros(BAND_COUNT)
+    fracs[0] = 1.0
+    np.testing.assert_array_equal(moved(fracs, 1.25)[:4], [0.0, 0.75, 0.25, 0.0])
+
+
 def test_moving_by_nothing_changes_nothing() -> None:
     fracs = np.full(BAND_COUNT, 1.0 / BAND_COUNT)
     np.testing.assert_array_equal(moved(fracs, 0.0), fracs)

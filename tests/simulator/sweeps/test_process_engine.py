@@ -1,4 +1,6 @@
+import multiprocessing
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -58,6 +60,19 @@ def test_closing_gives_up_the_rest() -> None:
 
 def test_no_case_needs_no_process() -> None:
     assert list(ProcessEngine(2).perform(sweep(), [])) == []
+
+
+def test_ctrl_c_never_reaches_a_worker() -> None:
+    before = set(multiprocessing.active_children())
+    running = ProcessEngine(1).perform(Scripted(template=template()), cases("works", "works"))
+    next(running)
+    (worker,) = set(multiprocessing.active_children()) - before
+    status = Path(f"/proc/{worker.pid}/status").read_text()
+    running.close()
+    blocked = re.search(r"^SigBlk:\s*(\w+)", status, re.MULTILINE)
+    assert blocked is not None
+    assert int(blocked[1], 16) >> (signal.SIGINT - 1) & 1
+    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
 
 
 SLEEPER = """

@@ -6,13 +6,16 @@ import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from tests.conftest import missing
+from tests.simulator.sweeps.cases import sweep
 from tests.simulator.sweeps.program import ARGUMENTS, WINDOW, printed
 
 from roost_sim.sweeps import ray_engine
-from roost_sim.sweeps.ray_engine import RayError, connect
+from roost_sim.sweeps.ray_engine import RayEngine, RayError, connect
+from roost_sim.sweeps.sweep import Case, Failed
 
 
 @pytest.mark.timeout(400)  # Ray may take minutes to start
@@ -69,6 +72,38 @@ def test_a_ray_that_starts_late_is_started_once_more(
         found: object = connect(address, 2)
         assert found is ray
     assert ray.calls == calls
+
+
+class Lost(Exception):
+    """Ray's error of a task whose machine was lost."""
+
+
+class LosingRay(LateRay):
+    """A Ray that loses every task, and does not say why."""
+
+    exceptions = SimpleNamespace(RayError=Lost)
+
+    def put(self, value: object) -> object:
+        return value
+
+    def remote(self, **options: object) -> object:
+        return lambda function: SimpleNamespace(remote=lambda sweep, case: "task")
+
+    def cluster_resources(self) -> dict[str, float]:
+        return {}
+
+    def wait(self, references: list[str], *, num_returns: int) -> tuple[list[str], list[str]]:
+        return references, []
+
+    def get(self, reference: str) -> None:
+        raise Lost
+
+
+def test_a_task_that_is_lost_without_a_word_fails_its_case(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ray_engine, "_import_ray", LosingRay)
+    case = Case("fifo", 0, None)
+    found = list(RayEngine(None, 1).perform(sweep(), [case]))
+    assert found == [Failed(case, "Lost()")]
 
 
 def test_without_ray_the_extra_is_named(trace: Path, tmp_path: Path) -> None:

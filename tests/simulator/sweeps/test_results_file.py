@@ -85,6 +85,24 @@ def test_a_file_of_another_kind_is_refused(tmp_path: Path) -> None:
         read_results(path, FACTS)
 
 
+@pytest.mark.parametrize("text", ["a note of mine", "{}", '{"format":1'])
+def test_a_file_of_one_line_without_its_end_is_left_alone(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "notes"
+    path.write_text(text)
+    with pytest.raises(ResultsFileError, match=r"notes:1: is no results file; name another file"):
+        read_results(path, FACTS)
+    assert path.read_text() == text
+
+
+def test_a_first_line_that_a_kill_cut_short_is_written_again(tmp_path: Path) -> None:
+    path = tmp_path / "runs.jsonl"
+    write(path)
+    path.write_bytes(path.read_bytes()[:-5])
+    assert read_results(path, FACTS) == []
+    write(path, RUNS[1])
+    assert read_results(path, FACTS) == RUNS[1:]
+
+
 def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
     path = tmp_path / "no" / "runs.jsonl"
     with pytest.raises(ResultsFileError, match=r"runs.jsonl: No such file"), appending(path, FACTS):

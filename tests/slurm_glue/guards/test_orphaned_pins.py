@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from roost_slurm import cli, command_run
+from roost_slurm.guards import seat_guards
 from roost_slurm.guards.orphaned_pins import MOST_JOBS, is_roostd_gone, unpin_orphans
 from roost_slurm.hooks import heartbeat
 from roost_slurm.hooks.heartbeat import Heartbeat
@@ -251,6 +252,30 @@ def test_the_command_says_what_it_cannot_reach(
     monkeypatch.setattr(command_run, "_SEARCH_PATH", str(tmp_path))
     assert cli.main(["unpin", "--runtime-folder", str(tmp_path / "gone")]) == cli.BAD_INPUT
     assert "roost-slurm unpin:" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("error", "why"),
+    [
+        (subprocess.CalledProcessError(1, "x", stderr="not in a\nno slurmctld\n"), "no slurmctld"),
+        (subprocess.CalledProcessError(1, "x", stderr=" \n"), "returned non-zero exit status 1."),
+        (subprocess.TimeoutExpired("x", 5.0, stderr=b"retry"), "timed out after 5.0 seconds"),
+        (OSError(), "OSError"),
+    ],
+)
+def test_the_command_says_why_slurm_failed(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    error: Exception,
+    why: str,
+) -> None:
+    def fail(runtime_folder: Path) -> None:
+        raise error
+
+    monkeypatch.setattr(seat_guards, "guard_seats", fail)
+    assert cli.main(["unpin"]) == cli.BAD_INPUT
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.endswith(why)
 
 
 # -- the controller's script --------------------------------------------------------------------

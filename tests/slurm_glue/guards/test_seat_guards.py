@@ -175,6 +175,7 @@ def test_a_cluster_without_second_seats_is_left_alone(folder: Path) -> None:
     assert len(slurm.asked) == 1
 
 
+UNREADABLE = ",".join(["gres:disk:1"] * 500)  # longer than any request that is read
 LEASED = {"admin_comment": "roost:lease", "tres-per-job": "N/A", "ReqNodes": "N/A"}
 
 
@@ -187,6 +188,11 @@ LEASED = {"admin_comment": "roost:lease", "tres-per-job": "N/A", "ReqNodes": "N/
         ("22.05.8", {"tres-per-node": "gres:gpu:2", "admin_comment": "a note"}, None),
         ("22.05.8", {"tres-per-node": "gres:gpu:2", "State": "RUNNING", "NodeList": "n1"}, None),
         ("24.11.5", {"tres-per-node": "gres/gpu:2"}, None),
+        (
+            "22.05.8",
+            {"tres-per-node": "gres:gpu:2", "tres-per-task": UNREADABLE},
+            "TresPerNode=gres:gpu:2,gres:gputoken:2",
+        ),
     ],
 )
 def test_a_waiting_job_without_tokens_gets_them_where_slurm_takes_none_back(

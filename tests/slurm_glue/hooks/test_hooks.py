@@ -427,6 +427,20 @@ def test_a_hook_that_hangs_gives_up(world: World, monkeypatch: pytest.MonkeyPatc
     assert world.warned[-1].endswith("gave up after 0.2 s")
 
 
+def test_no_deadline_interrupts_the_warning_of_a_fault(world: World) -> None:
+    warned: list[tuple[str, float]] = []
+
+    def fail(_env: HookEnv) -> None:
+        raise RuntimeError("no answer")
+
+    def warn(text: str) -> None:
+        warned.append((text, signal.getitimer(signal.ITIMER_REAL)[0]))
+
+    hooks.run(HookName.PROLOG, GPU_JOB, world.around._replace(allocation=fail, warn=warn))
+    assert warned[0][1] > 0.0  # of the agent that is not there
+    assert warned[-1] == ("roost-slurm hook prolog: RuntimeError: no answer", 0.0)
+
+
 def test_scontrol_is_not_found_in_the_users_path(tmp_path: Path) -> None:
     fake = tmp_path / "scontrol"
     fake.write_text("#!/bin/sh\ntouch $0.ran\n")

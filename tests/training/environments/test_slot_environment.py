@@ -11,8 +11,10 @@ gymnasium = pytest.importorskip("gymnasium", reason="gymnasium not installed (th
 
 from gymnasium.utils.env_checker import check_env  # noqa: E402
 
+from roost_train.environments import slot_environment  # noqa: E402
 from roost_train.environments.slot_environment import SlotEnvironment  # noqa: E402
 from roost_train.environments.slot_run import Slot  # noqa: E402
+from roost_train.errors import TrainError  # noqa: E402
 
 
 def environment(slot: Slot = Slot.ORDER) -> SlotEnvironment:
@@ -61,6 +63,13 @@ def test_a_masked_action_is_taken_as_the_first_allowed_one(slot: Slot) -> None:
     assert np.array_equal(left[0]["options"], right[0]["options"])
     first.close()
     second.close()
+
+
+def test_episodes_without_a_decision_come_to_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slot_environment, "_MOST_EMPTY", 3)
+    env = SlotEnvironment(episodes(job_count=5, warm_count=6, window_count=8))
+    with pytest.raises(TrainError, match="3 episodes had no decision: take more jobs"):
+        env.reset(seed=0)
 
 
 def test_reset_without_a_seed_continues_with_the_next_episode() -> None:

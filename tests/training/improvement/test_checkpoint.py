@@ -35,6 +35,16 @@ def test_damaged_checkpoints_are_refused(tmp_path: Path) -> None:
         read_checkpoint(path)
 
 
+def test_a_file_of_another_kind_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "last.pt"
+    torch.save([1.0], path)
+    with pytest.raises(TrainError, match="no checkpoint of a selector: it holds a list"):
+        read_checkpoint(path)
+    write_checkpoint(path, {"net": {}})
+    with pytest.raises(TrainError, match="of a training with other parameters"):
+        Improvement(Ppo(fresh_net(), PpoParameters()), episodes()).load(path)
+
+
 def test_a_checkpoint_that_would_run_code_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "last.pt"
     path.write_bytes(pickle.dumps(Path))

@@ -1,6 +1,11 @@
 import tests.training.torch_library  # noqa: F401  (skips this module where torch is missing)
 
 # isort: split
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from typing import Any
+
 import numpy as np
 import pytest
 from tests.training.burst import best_s, burst
@@ -8,8 +13,15 @@ from tests.training.environments.small_episodes import episodes
 
 from roost_engine.queue.selector_columns import JOB_COLUMNS
 from roost_sim.runs.simulation import simulate
+from roost_train.errors import TrainError
 from roost_train.networks.score_selector import READ_COLUMNS, ScoreScale, ScoreSelector
-from roost_train.selector.selector_runs import Case, RecordingModel, mean_jct_s, selector_runs
+from roost_train.selector.selector_runs import (
+    Case,
+    RecordingModel,
+    SelectorRuns,
+    mean_jct_s,
+    selector_runs,
+)
 
 pytestmark = pytest.mark.torch
 
@@ -41,6 +53,21 @@ def test_processes_give_what_this_one_gives_and_seeds_take_turns() -> None:
         assert runs["both"].jcts_s(cases) == here
         assert runs["both"].of_seed(5) is known["both"][1]
     assert here[1] == pytest.approx(best_s(), rel=1e-3)
+
+
+class DeadPool(ProcessPoolExecutor):
+    """A pool of which a worker was killed."""
+
+    def map(
+        self, fn: Any, *iterables: Any, timeout: float | None = None, chunksize: int = 1
+    ) -> Iterator[Any]:
+        raise BrokenProcessPool
+
+
+def test_a_killed_worker_is_named() -> None:
+    runs = SelectorRuns("one", (), DeadPool(1))
+    with pytest.raises(TrainError, match="a worker process was killed: take fewer --processes"):
+        runs.jcts_s([Case(0, None)])
 
 
 def test_a_recorder_keeps_queues_and_changes_nothing() -> None:

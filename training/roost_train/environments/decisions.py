@@ -1,9 +1,9 @@
 """Decisions as training reads them: what could be chosen, and what was.
 
-Those of the order slot are between jobs. Of the placement and gate slots `jobs` are the options
-(environments.slot_views), and `cluster` is the line of everything else.
+A decision of the order slot is between jobs. In the placement and gate slots `jobs` are the options
+(environments.slot_views). In every slot `cluster` is the line of everything else.
 
-Whatever knows such decisions can train a selector on them: an environment, a journal, accounting.
+Decisions for the training of a selector come from an environment, a journal or accounting.
 """
 
 from collections.abc import Sequence

@@ -1,9 +1,9 @@
 """One simulation that stops at each decision: which waiting job next, or none.
 
-A job may be chosen if it seems to fit. One that does not may be chosen too, once until something
-happens, if it has waited out the engine's patience: the engine then reserves nodes for it, and
-later choices must not delay it. So a run of choices is an order of the queue, made job by job.
-Where one job only may be chosen it is, and no decision is due.
+A job may be chosen if it seems to fit. A job that does not fit may be chosen too, once until
+something happens, if it has waited out the engine's patience: the engine then reserves nodes for
+it, and later choices must not delay it. So a run of choices is an order of the queue, made job by
+job. Where only one action is allowed, it is carried out and no decision is due.
 
 Engine and simulator are those of every other run; see picked_order for how they are steered.
 """
@@ -291,7 +291,7 @@ class PausedRun:
         return found
 
     def _kind_of(self, record: JobRecord) -> _Kind:
-        """Return what jobs share of which one finds no place if another has found none."""
+        """Return the kind of a job: where one job of a kind finds no place, no other one does."""
         return self._engine.nodes_for(record.spec), record.spec.shapes
 
     def _impatient(self, jobs: Sequence[JobRecord]) -> NDArray[np.bool_]:

@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import TypeAlias
 
-from roost_sim.information.progress import Progress
 from roost_sim.runs.driver import Driver
 
 # (run, GPUs of the cluster) to reward a second, as long as nothing happens.
@@ -18,15 +17,15 @@ HOLD_COST = 2.0  # TopDRL's cost of a waiting job, beside the speed of a running
 
 
 class Reward(StrEnum):
-    """What an agent is to have much of."""
+    """What an agent learns to maximise."""
 
-    COMPLETION = "completion"  # less the jobs in the system: the sum is less all completion times
+    COMPLETION = "completion"  # minus the jobs in the system; in sum minus all completion times
     PROGRESS = "progress"  # DL2: the share of each job's work that is done
-    THROUGHPUT = "throughput"  # TopDRL: speed of what runs, less a cost of what waits
+    THROUGHPUT = "throughput"  # TopDRL: speed of running jobs minus a cost of waiting ones
 
 
 def jobs_in_system(run: Driver, gpu_count: int) -> float:
-    """Return less the jobs that have arrived and not ended (Little, 1961)."""
+    """Return minus the number of jobs that have arrived and not ended (Little, 1961)."""
     return -float(run.active_count)
 
 
@@ -35,24 +34,20 @@ def progress_made(run: Driver, gpu_count: int) -> float:
 
     Source: Peng et al., DL2, TPDS 2021, section 4: epochs trained over all epochs of the job.
     """
-    return sum(_rate(job) / job.work_s for job in run.progress.jobs.values() if job.is_running)
+    return sum(job.rate / job.work_s for job in run.progress.jobs.values() if job.is_running)
 
 
 def throughput(run: Driver, gpu_count: int) -> float:
-    """Return the GPUs at work by their speed, less those waited for, over those of the cluster.
+    """Return GPUs at work times their speed, minus the cost of waiting GPUs, over all GPUs.
 
     Source: Ayadi et al., TopDRL, JPDC 2025, in the form of the laboratory's earlier code: the
-    speeds of running jobs less 2 times those that waiting jobs would have; scaled by the cluster
+    speeds of running jobs minus 2 times those that waiting jobs would have; scaled by the cluster
     instead of clipped.
     """
     total = 0.0
     for job in run.progress.jobs.values():
-        total += job.gpu_count * (_rate(job) if job.is_running else -HOLD_COST)
+        total += job.gpu_count * (job.rate if job.is_running else -HOLD_COST)
     return total / gpu_count
-
-
-def _rate(job: Progress) -> float:
-    return job.rate
 
 
 RATES: Mapping[Reward, RewardRate] = {

@@ -21,9 +21,11 @@ from roost_train.environments.decision_run import Choices, DecisionRun, Seen
 from roost_train.environments.episodes import Episodes
 from roost_train.environments.slot_run import Slot
 from roost_train.environments.slot_views import PLACEMENT_COLUMNS
+from roost_train.errors import TrainError
 
 Observation: TypeAlias = dict[str, Any]  # gymnasium's type of a Dict space
 
+_MOST_EMPTY = 100  # episodes one after the other: the next ones would have no decision either
 _COLUMN_COUNTS = {  # of an option, and of the context
     Slot.ORDER: (len(JOB_COLUMNS), len(CLUSTER_COLUMNS)),
     Slot.PLACEMENT: (len(PLACEMENT_COLUMNS), len(CONTEXT_COLUMNS)),
@@ -59,18 +61,21 @@ class SlotEnvironment(gymnasium.Env[Observation, np.int64]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Observation, dict[str, Any]]:
-        """Begin an episode; see gymnasium.Env."""
+        """Begin an episode, the first one that has a decision; see gymnasium.Env.
+
+        Raises:
+            TrainError: none has one.
+        """
         super().reset(seed=seed)
         self.close()
-        drawn = self._next_seed if seed is None else seed
-        while True:  # an episode without a decision has nothing to show
+        first = self._next_seed if seed is None else seed
+        for drawn in range(first, first + _MOST_EMPTY):
             self._run = self.episodes.begin(drawn)
             self._choices = self._run.next_choices()
-            drawn += 1
             if self._choices is not None:
-                break
-        self._next_seed = drawn
-        return self._observation(), self._info()
+                self._next_seed = drawn + 1
+                return self._observation(), self._info()
+        raise TrainError(f"{_MOST_EMPTY} episodes had no decision: take more jobs or a higher load")
 
     def step(self, action: np.int64) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
         """Decide, and advance to the next decision; see gymnasium.Env."""

@@ -25,10 +25,12 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
     """Return what write_checkpoint wrote; nothing in the file is executed.
 
     Raises:
-        TrainError: the file is damaged.
+        TrainError: the file is damaged, or of another kind.
     """
     try:
-        state: dict[str, Any] = torch.load(path, weights_only=True)
+        state = torch.load(path, weights_only=True)
     except Exception as error:  # torch raises whatever its unpickler met
         raise TrainError(f"{path}: no checkpoint of a selector: {error}") from error
+    if not isinstance(state, dict):
+        raise TrainError(f"{path}: no checkpoint of a selector: it holds a {type(state).__name__}")
     return state

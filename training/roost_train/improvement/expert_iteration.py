@@ -2,8 +2,8 @@
 
 The policy's likeliest actions are the candidates. Each is carried out in a copy of the simulation,
 which then continues for a while (`run_ahead`). Its outcome is the reward until then: with
-`completion`, less the jobs in the system times time. The target of the decision is the policy's own
-distribution, shifted towards the candidates that came out better:
+`completion`, minus the jobs in the system times time. The target of the decision is the policy's
+own distribution, shifted towards the candidates that came out better:
 
     target(a) ~ policy(a) · exp((outcome(a) - mean outcome) / (temperature · spread))
 

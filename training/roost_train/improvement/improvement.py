@@ -192,7 +192,7 @@ class Improvement:
             TrainError: the checkpoint is of a training with other parameters, or damaged.
         """
         state = read_checkpoint(path)
-        if state["parameters"] != _plain(self.learner.parameters):
+        if state.get("parameters") != _plain(self.learner.parameters):
             raise TrainError(f"{path}: the checkpoint is of a training with other parameters")
         self.net.load_state_dict(state["net"])
         self.learner.restore(state["learner"])

@@ -72,7 +72,7 @@ class PpoParameters:
 def clipped_loss(
     new_logs: torch.Tensor, old_logs: torch.Tensor, gains: torch.Tensor, clip: float
 ) -> torch.Tensor:
-    """Return the loss of PPO: less the mean of min(ratio · A, clipped ratio · A).
+    """Return the loss of PPO: minus the mean of min(ratio · A, clipped ratio · A).
 
     Args:
         new_logs: [decision], log-probability of the action by the policy that is trained.

@@ -91,7 +91,7 @@ class RayRollouts:
         try:
             found: Rollout = self._ray.get(reference)
         except self._ray.exceptions.RayError as error:
-            reason = str(error).strip().splitlines()[-1]
+            reason = (str(error).strip().splitlines() or [repr(error)])[-1]
             raise TrainError(f"episodes on Ray failed: {reason}") from error
         return found
 

@@ -72,14 +72,14 @@ class Ahead:
         exit_code = 1
         try:  # the child: it must end here, whatever happens, and must not run its parent's cleanup
             os.close(ours)
-            os.write(theirs, _OUTCOME.pack(self._go_on(run, choices, action)))
+            os.write(theirs, _OUTCOME.pack(self._reward_after(run, choices, action)))
             exit_code = 0
-        except BaseException as error:  # noqa: BLE001  told to the parent, which raises it
+        except BaseException as error:  # noqa: BLE001  reported to the parent, which raises it
             os.write(theirs, f"{type(error).__name__}: {error}".encode()[:_MOST_TEXT])
         finally:
             os._exit(exit_code)
 
-    def _go_on(self, run: PausedRun, choices: OrderChoices, action: int) -> float:
+    def _reward_after(self, run: PausedRun, choices: OrderChoices, action: int) -> float:
         run.end_at(choices.at_s + self.ahead_s)
         run.choose(action)
         if self.follow is None:

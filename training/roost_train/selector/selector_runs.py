@@ -8,6 +8,7 @@ most so many jobs of it, and no job waits beyond the bound.
 import gc
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -24,6 +25,7 @@ from roost_sim.information.policy_information import PolicyInformation
 from roost_sim.runs.simulation import introduce, prepare
 from roost_sim.sweeps.process_engine import end_with_parent
 from roost_train.environments.episodes import Episodes
+from roost_train.errors import TrainError
 
 _COLLECT_EVERY = 100_000  # objects
 
@@ -129,10 +131,15 @@ class SelectorRuns:
         """Return the mean completion time of each case.
 
         Raises:
-            BrokenProcessPool: a worker was killed.
+            TrainError: a worker was killed.
         """
         if self.pool is not None:
-            return list(self.pool.map(partial(_perform, self.name), cases))
+            try:
+                return list(self.pool.map(partial(_perform, self.name), cases))
+            except BrokenProcessPool as error:
+                raise TrainError(
+                    "a worker process was killed: take fewer --processes if memory was short"
+                ) from error
         return [mean_jct_s(self.of_seed(one.seed), one.seed, one.model) for one in cases]
 
 

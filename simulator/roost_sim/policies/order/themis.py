@@ -7,7 +7,7 @@ applications with the worst rho; whole gangs of one job each need no partial bid
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import ceil
+from math import ceil, inf
 
 from roost_engine.domain.model import JobId
 from roost_engine.job_record import JobRecord
@@ -41,7 +41,10 @@ class WorstOffFirst:
         return [*worst_off, *(job.job_id for job in queue if job.job_id not in first)]
 
     def rho(self, job: JobRecord, at_s: float) -> float:
-        """Return the finish-time fairness of a job that runs alone from now on; 1 is ideal."""
+        """Return the finish-time fairness of a job that runs alone from now on; 1 is ideal.
+
+        A job without work, such as one that a journal has with no run time, has an infinite one.
+        """
         alone_s = self.remaining.work_s[job.job_id]
         shared_s = at_s - job.spec.submit_s + self.remaining.seconds(job.job_id, at_s)
-        return shared_s / alone_s
+        return shared_s / alone_s if alone_s else inf

@@ -35,7 +35,7 @@ class VirtualSrpt:
     def rank(self, view: QueueView) -> Sequence[JobId]:
         """See policies.OrderPolicy: jobs that ended on the machine, then the shortest remaining."""
         queue = sorted(view.jobs, key=lambda job: submission_key(job.spec))
-        new = [job.spec for job in queue if job.job_id not in self._arrived and job.spec]
+        new = [job.spec for job in queue if job.job_id not in self._arrived]
         for spec in sorted(new, key=lambda spec: spec.submit_s):
             self._advance(spec.submit_s)
             self._add(spec)

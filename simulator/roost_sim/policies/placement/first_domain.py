@@ -7,8 +7,7 @@ says best fit. Its gate decides whether a rack or the whole cluster is accepted 
 import numpy as np
 from numpy.typing import NDArray
 
-from roost_engine.cluster.link_table import LinkTable, mask_of
-from roost_engine.placement.eligibility import POPCOUNT
+from roost_engine.cluster.link_table import POPCOUNT, LinkTable, mask_of
 from roost_engine.placement.stock_gpus import sockets_of
 from roost_sim.policies.placement.free_gpus import FreeGpus, lowest_of
 from roost_sim.policies.placement.scatter_rules import fill

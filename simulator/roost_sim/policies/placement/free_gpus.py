@@ -6,9 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roost_engine.cluster.cluster import Cluster
+from roost_engine.cluster.link_table import POPCOUNT
 from roost_engine.cluster.node_sets import NodeSet, node_array
 from roost_engine.domain.model import JobSpec, Shape
-from roost_engine.placement.eligibility import POPCOUNT, Capacity, capacity_for, required_set
+from roost_engine.placement.eligibility import Capacity, capacity_for, required_set
 
 
 @dataclass(frozen=True, slots=True, eq=False)

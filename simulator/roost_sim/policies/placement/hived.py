@@ -56,6 +56,9 @@ def _cell(free_mask: int, gpu_count: int) -> int:
 
     Of several cells of that size, the one with the fewest free GPUs; of those, the one whose
     parent cell, grandparent and so on have the fewest. So large free cells stay whole.
+
+    Example: one GPU of 0b11110100 is GPU 2, whose parent cell of GPUs 2 and 3 has no other free
+    one.
     """
 
     def free_within(start: int, size: int) -> int:

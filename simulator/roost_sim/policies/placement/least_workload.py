@@ -52,9 +52,9 @@ class LeastWorkload:
         """See CandidatePolicy."""
         return self._rule(job).propose(cluster, job, reserved, at_s)
 
-    def hints(self, cluster: Cluster, job: JobSpec, rows: NodeSet) -> Sequence[Hint]:
+    def hints(self, cluster: Cluster, job: JobSpec, nodes: NodeSet) -> Sequence[Hint]:
         """See CandidatePolicy."""
-        return self._rule(job).hints(cluster, job, rows)
+        return self._rule(job).hints(cluster, job, nodes)
 
     def _rule(self, job: JobSpec) -> CandidatePolicy:
         return self._apart if job.gpu_count <= self._apart_gpus else self._together

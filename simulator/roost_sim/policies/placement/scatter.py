@@ -67,13 +67,13 @@ class Scattered:
         chosen = np.flatnonzero(taken)
         return the_one(cluster, shape, free.nodes[chosen], taken[chosen], capacity)
 
-    def hints(self, cluster: Cluster, job: JobSpec, rows: NodeSet) -> Sequence[Hint]:
+    def hints(self, cluster: Cluster, job: JobSpec, nodes: NodeSet) -> Sequence[Hint]:
         """See CandidatePolicy."""
         shape = exact_shape(job)
         if cluster.free_gpu_count < shape.gpu_count:
             return ()
         capacity = capacity_for(cluster, job, one_gpu_of(shape))
-        return _any_of(shape, capacity.nodes) if capacity.nodes & rows else ()
+        return _any_of(shape, capacity.nodes) if capacity.nodes & nodes else ()
 
     def _take(self, free: FreeGpus, at_s: float) -> NDArray[np.int64] | None:
         if not free.job.required_nodes:

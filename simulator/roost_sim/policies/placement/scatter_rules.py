@@ -75,7 +75,8 @@ class LoadBalance:
         """See ScatterRule.
 
         A node with f free GPUs gives GPUs when it has f, f-1, ... left, so the GPUs taken are
-        those with the highest of these numbers over all nodes.
+        those with the highest of these numbers over all nodes. Example: 4 of counts [4, 2, 3] are
+        taken at 4, 3, 3 and 2, which is [3, 0, 1].
         """
         levels = np.arange(int(free.counts.max()), 0, -1)
         drawn_at = (free.counts[:, None] >= levels).sum(axis=0)

@@ -57,7 +57,7 @@ class SkewRule:
         rule = _TOGETHER if self.is_bound(job.job_id) else self.anywhere
         return rule.propose(cluster, job, reserved, at_s)
 
-    def hints(self, cluster: Cluster, job: JobSpec, rows: NodeSet) -> Sequence[Hint]:
+    def hints(self, cluster: Cluster, job: JobSpec, nodes: NodeSet) -> Sequence[Hint]:
         """See CandidatePolicy."""
         rule = _TOGETHER if self.is_bound(job.job_id) else self.anywhere
-        return rule.hints(cluster, job, rows)
+        return rule.hints(cluster, job, nodes)

@@ -59,9 +59,9 @@ class StockPlacement:
             return the_one(cluster, shape, chosen, np.array(masks), capacity)
         return nothing(cluster, job, capacity, tuple(hints))
 
-    def hints(self, cluster: Cluster, job: JobSpec, rows: NodeSet) -> Sequence[Hint]:
+    def hints(self, cluster: Cluster, job: JobSpec, nodes: NodeSet) -> Sequence[Hint]:
         """See CandidatePolicy."""
-        return hints_in(cluster, job, rows)
+        return hints_in(cluster, job, nodes)
 
     def _choose(self, cluster: Cluster, among: NodeSet, required: NodeSet, shape: Shape) -> Nodes:
         """Return the required nodes and, chosen by the rule, the missing ones."""

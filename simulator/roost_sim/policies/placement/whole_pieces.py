@@ -15,10 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roost_engine.cluster.cluster import Cluster
+from roost_engine.cluster.link_table import POPCOUNT
 from roost_engine.cluster.node_sets import NodeSet, node_array, nodes_in
 from roost_engine.domain.model import JobSpec, Shape
 from roost_engine.placement.candidates import Candidates
-from roost_engine.placement.eligibility import POPCOUNT, Hint, capacity_for, hints_in, required_set
+from roost_engine.placement.eligibility import Hint, capacity_for, hints_in, required_set
 from roost_sim.policies.placement.free_gpus import lowest_of
 from roost_sim.policies.placement.scatter import nothing, the_one
 
@@ -72,9 +73,9 @@ class WholePieces:
             hints += capacity.hints(shape)
         return nothing(cluster, job, capacity, hints)
 
-    def hints(self, cluster: Cluster, job: JobSpec, rows: NodeSet) -> Sequence[Hint]:
+    def hints(self, cluster: Cluster, job: JobSpec, nodes: NodeSet) -> Sequence[Hint]:
         """See CandidatePolicy."""
-        return hints_in(cluster, job, rows)
+        return hints_in(cluster, job, nodes)
 
 
 class WholeFreeNode:

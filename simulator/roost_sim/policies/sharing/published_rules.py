@@ -14,7 +14,7 @@ from roost_sim.worlds.sharing.measured_pairs import Kind, MeasuredPairs
 from roost_sim.worlds.sharing.sharing_spec import SharingJobs
 
 UNKNOWN_LOSS = Slowdown(0.0, 0.0, 0.0)
-"""What a rule says that predicts no loss."""
+"""The answer of a rule that does not predict losses."""
 
 LUCID_CUTS = (0.85, 0.95)
 LUCID_MOST = 2

@@ -1,9 +1,9 @@
 """Measured pairs of jobs on one GPU, as the truth of a simulation: Gavel's columns.
 
 A kind is a model with its batch size. The file has two lines for each pair of kinds, one for each
-of them: its speed beside the other, of its speed alone, and whether both fitted into the GPU. The
-memory of a kind was not published. It is chosen so that two kinds fit together in the simulation
-just where they did when they were measured.
+of them: its speed beside the other as a fraction of its speed alone, and whether both fitted into
+the GPU. The memory of a kind was not published. It is chosen so that two kinds fit together in the
+simulation just where they did when they were measured.
 """
 
 import csv
@@ -15,7 +15,7 @@ from pathlib import Path
 from roost_sim.errors import PairsError
 
 GPU_BYTES = 16 << 30
-"""Memory of a GPU: nominal, for only sums of what kinds need count."""
+"""Memory of a GPU. Nominal: the memory that kinds need is chosen relative to it."""
 
 _COLUMNS = (
     *("gpu_type", "model_a", "batch_a", "model_b", "batch_b"),
@@ -61,8 +61,8 @@ class MeasuredPairs:
 
     Attributes:
         kinds: all of them, ascending.
-        speed: (kind, kind beside it) to its speed, of that alone: above 0, at most 1; only pairs
-            that fitted into memory.
+        speed: (kind, kind beside it) to its speed as a fraction of that alone: above 0, at most 1;
+            only pairs that fitted into memory.
         memory_bytes: what each kind needs of a GPU of GPU_BYTES.
         alone: each kind with a GPU for itself.
         digest: of the file and the GPU type.
@@ -178,6 +178,9 @@ def _batch(path: Path, kind: Kind) -> float:
     if not kind.batch:
         return 1.0
     try:
-        return float(kind.batch)
-    except ValueError as error:
-        raise PairsError(path, None, f"{kind.name}: want a batch size, or none") from error
+        batch = float(kind.batch)
+    except ValueError:
+        batch = 0.0
+    if not 0.0 < batch < float("inf"):
+        raise PairsError(path, None, f"{kind.name}: want a batch size above 0, or none")
+    return batch

@@ -19,8 +19,8 @@ class SharedGpus:
     Args:
         inner: the world of jobs that have their GPUs alone.
         jobs: which jobs may share, and what they do to each other.
-        note: called with each job whose speed beside a partner has changed, and with that speed,
-            of its speed alone; None: it has no partner.
+        note: called with each job whose speed beside a partner has changed, and with that speed as
+            a fraction of its speed alone; None: it has no partner.
     """
 
     def __init__(

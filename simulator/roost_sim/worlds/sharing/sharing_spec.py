@@ -78,19 +78,7 @@ class SharingSpec:
         site = np.random.default_rng([seed, _SITE_STREAM])
         count = round(self.known_frac * len(families))
         known = tuple(sorted(site.permutation(list(families))[:count].tolist()))
-        whole = tuple(
-            PairSpeed(
-                kind.name,
-                beside.name,
-                min(max(speed * exp(self.noise * error), _LEAST_SPEED), 1.0),
-                self.noise,
-            )
-            for ((kind, beside), speed), error in zip(
-                sorted(self.pairs.speed.items()),
-                site.standard_normal(len(self.pairs.speed)).tolist(),
-                strict=True,
-            )
-        )
+        whole = self._measured(site)
         family_of = {kind.name: kind.family for kind in kinds}
         return SharingJobs(
             pairs=self.pairs,
@@ -107,4 +95,19 @@ class SharingSpec:
                 if family_of[pair.model] in known and family_of[pair.beside] in known
             ),
             whole_table=whole,
+        )
+
+    def _measured(self, site: np.random.Generator) -> tuple[PairSpeed, ...]:
+        """Return the speeds of all pairs as the site would measure them, each with an error."""
+        errors = site.standard_normal(len(self.pairs.speed)).tolist()
+        return tuple(
+            PairSpeed(
+                kind.name,
+                beside.name,
+                min(max(speed * exp(self.noise * error), _LEAST_SPEED), 1.0),
+                self.noise,
+            )
+            for ((kind, beside), speed), error in zip(
+                sorted(self.pairs.speed.items()), errors, strict=True
+            )
         )

@@ -101,6 +101,9 @@ def rings_of(counts: GpuCounts) -> Rings:
 
     A level at which a job is uneven becomes one flat ring of all GPUs below each of its parents,
     as in Dally's simulator. The rings above such a level remain, which is our reading of it.
+
+    Example: 4 GPUs on each of two machines of a rack are ((4, 0), (2, 2)): rings of 4 in the slots,
+    one of 2 machines. 3 on one and 1 on the other are ((4, 2),).
     """
     rings = list[tuple[int, int]]()
     below, totals = set(counts.values()), dict(counts)

@@ -8,6 +8,7 @@ repeated here; these eleven are counted from published layer shapes, at batch 64
 machine number, which over-applies the rack factor; here racks are racks.
 """
 
+from collections import Counter
 from dataclasses import dataclass
 from math import ceil, sqrt
 
@@ -96,13 +97,12 @@ class UnionTree:
             1e9 / cluster.tiers[tier].bandwidth_bytes_per_s
             for tier in (NetworkTier.NODE, NetworkTier.RACK, NetworkTier.POD)
         )
-        racks = [node.rack for node in cluster.nodes]
-        largest = max((racks.count(rack) for rack in dict.fromkeys(racks)), default=1)
+        largest = max(Counter(node.rack for node in cluster.nodes).values(), default=1)
         gpus = max(cluster.largest_node_gpu_count, 1)
         return cls(gpu, machine, rack, gpus, largest, compute_scale)
 
     def cost(self, gpu_count: int, machine_count: int, rack_count: int) -> float:
-        """Weight of the paths from the core to GPUs on so many machines in so many racks."""
+        """Return the weight of the paths from the core to GPUs on some machines and racks."""
         return (
             gpu_count * self.gpu_weight
             + machine_count * self.machine_weight
@@ -110,7 +110,7 @@ class UnionTree:
         )
 
     def rate(self, model: TreeModel, gpu_count: int, machine_count: int, rack_count: int) -> float:
-        """Speed over that of the closest placement of as many GPUs, above 0 and at most 1."""
+        """Return speed over that of the closest placement of as many GPUs, above 0, at most 1."""
         machines, racks = self._closest(gpu_count)
         best_s = self._step_s(model, gpu_count, racks) * self.cost(gpu_count, machines, racks)
         here_s = self._step_s(model, gpu_count, rack_count) * self.cost(
@@ -119,7 +119,7 @@ class UnionTree:
         return min(best_s / here_s, 1.0)
 
     def compute_frac(self, model: TreeModel, gpu_count: int) -> float:
-        """Compute over the step on the closest placement. One GPU reduces too, as in the code."""
+        """Return compute over the step on the closest placement; one GPU reduces too, as coded."""
         _, racks = self._closest(gpu_count)
         compute_s = model.compute_s * self.compute_scale
         return compute_s / self._step_s(model, gpu_count, racks)

@@ -1,5 +1,7 @@
 """Themis' finish-time fairness by hand."""
 
+from math import inf
+
 from tests.simulator.simulated import arrival
 
 from roost_engine.cluster.cluster import Cluster
@@ -9,6 +11,11 @@ from roost_engine.testing.builders import waiting
 from roost_sim.information.progress import ProgressTable
 from roost_sim.policies.order.job_values import Remaining
 from roost_sim.policies.order.themis import WorstOffFirst
+
+
+def test_a_job_without_work_is_worst_off() -> None:
+    order = WorstOffFirst(Remaining({JobId("1"): 0.0}, ProgressTable()))
+    assert order.rho(waiting(arrival("1", 0, 1.0).spec), 200.0) == inf
 
 
 def test_themis_rho_by_hand() -> None:

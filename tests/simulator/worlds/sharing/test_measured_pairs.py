@@ -50,7 +50,9 @@ def test_a_speed_above_one_is_noise(tmp_path: Path) -> None:
         ("2.0,0.95,1", "2.0,-1,1", r"pairs.csv:2: speed_ratio_a: want a number above 0"),
         ("light,,heavy,8,1,1,2.0,0.9,1", "light,,heavy,8,1,1,2.0,0.9,0", "is missing"),
         ("p100,heavy,8,heavy,8,", "p100,heavy,8,heavy,64,", "comes twice"),
-        ("heavy,8", "heavy,eight", "want a batch size, or none"),
+        ("heavy,8", "heavy,eight", "want a batch size above 0, or none"),
+        ("heavy,8", "heavy,0", "want a batch size above 0, or none"),
+        ("heavy,8", "heavy,nan", "want a batch size above 0, or none"),
     ],
 )  # fmt: skip
 def test_a_bad_table_is_refused_with_file_line_and_cure(

@@ -29,6 +29,11 @@ def test_reduction_by_hand() -> None:
     assert NETWORK.reduce_s(TOY, rings) == pytest.approx(1e-3 + 1e-3 / 6 + 10e-6 + 350e-6)
 
 
+def test_an_uneven_level_is_one_flat_ring() -> None:
+    assert rings_of(spread_evenly(8, 2, 1)) == ((4, SLOT), (2, RACK))
+    assert rings_of({("", 0, 0, 0): 3, ("", 0, 1, 0): 1}) == ((4, RACK),)
+
+
 def test_what_fits_into_the_backward_pass_is_hidden() -> None:
     rings = rings_of(spread_evenly(16, 2, 1))
     exposed_s = (1e-3 + 1e-3 / 6 + 360e-6) - 2 / 3 * 3e-3  # negative: all of it is hidden
