@@ -23,7 +23,7 @@ class Scheduling:
         priority_type: "priority/multifactor" or "priority/basic".
         age_weight, fair_share_weight: the most that these add to a priority; None: unknown.
         resume_timeout_s: how long a node may take to come back.
-        hides_nodes: whether no command shows a cloud node while it is powered down.
+        hides_nodes: whether a cloud node may be shown by no command while it is powered down.
     """
 
     has_slurmdbd: bool = False

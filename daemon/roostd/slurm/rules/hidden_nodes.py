@@ -13,8 +13,8 @@ from roostd.slurm.rules.site_rules import SiteRules
 class HiddenNodes:
     """Finds the nodes of partitions that `scontrol show nodes` leaves out.
 
-    Slurm leaves out a node with State=CLOUD while it is powered down, unless PrivateData has
-    "cloud", but wakes it for a job that fits nowhere else.
+    Before 23.02 Slurm leaves out a node with State=CLOUD while it is powered down, unless
+    PrivateData has "cloud", but wakes it for a job that fits nowhere else.
     """
 
     def __init__(self) -> None:
