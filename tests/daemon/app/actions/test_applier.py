@@ -253,6 +253,7 @@ async def test_a_request_that_slurm_did_not_restore_is_restored_at_a_renewal() -
     job_id, place = site.submit()
     site.applier.submit(place, 0)
     await site.done()
+    site.applier.forget(job_id)  # it has started
     site.slurm.stop(job_id)
     site.parts.state.engine.step(JobQueued(at_s=101.0, job=job(job_id, gpus=8, nodes=3)))
     site.slurm.inject("unpin", Fault.LOST_BEFORE)
