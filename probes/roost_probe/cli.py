@@ -74,22 +74,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="PATH",
         help="serve the Slurm hooks at this UNIX socket (default: do not)",
     )
-    parser.add_argument(
-        "--tls-ca",
-        type=Path,
-        metavar="FILE",
-        help="certificate of the authority that signed roostd's; with --tls-cert and --tls-key"
-        " (default: no TLS)",
-    )
-    parser.add_argument(
-        "--tls-cert",
-        type=Path,
-        metavar="FILE",
-        help="this node's certificate, with its name as subject alternative name",
-    )
-    parser.add_argument(
-        "--tls-key", type=Path, metavar="FILE", help="the key of this node's certificate"
-    )
+    _add_certificates(parser)
     parser.add_argument(
         "--pcie",
         choices=("counters", "blocking", "off"),
@@ -108,6 +93,25 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("-v", "--verbose", action="store_true", help="log debug messages too")
     return parser
+
+
+def _add_certificates(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--tls-ca",
+        type=Path,
+        metavar="FILE",
+        help="certificate of the authority that signed roostd's; with --tls-cert and --tls-key"
+        " (default: no TLS)",
+    )
+    parser.add_argument(
+        "--tls-cert",
+        type=Path,
+        metavar="FILE",
+        help="this node's certificate, with its name as subject alternative name",
+    )
+    parser.add_argument(
+        "--tls-key", type=Path, metavar="FILE", help="the key of this node's certificate"
+    )
 
 
 def _add_seconds(

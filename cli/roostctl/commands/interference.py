@@ -1,7 +1,5 @@
 """`roostctl interference`: what the progress of jobs taught roostd of neighbours."""
 
-import pwd
-from functools import cache
 from math import exp, log
 
 import click
@@ -11,6 +9,7 @@ from roostctl.clients.interference import connect_interference
 from roostctl.documents.interference import InterferenceDocument, interference_document
 from roostctl.options.common import Options, json_option, pass_options
 from roostctl.output.console import Cell, listing, new_console, print_document, prose, show
+from roostctl.output.logins import login_of
 from roostctl.output.quantities import ABSENT, counted, or_absent, safe_text
 
 _ROW_HEADS = ("USER", "JOB", "BESIDE", "AT", "PREDICTED", "OBSERVED", "OFF BY", "REPORTS")
@@ -60,9 +59,9 @@ def interference(options: Options, count: int, as_json: bool) -> None:
 def _row(row: pb.InterferenceRow) -> list[Cell]:
     beside = ABSENT
     if row.HasField("beside_user_id"):
-        beside = f"{_login(row.beside_user_id)} {or_absent(row.beside_job_name)}"
+        beside = f"{login_of(row.beside_user_id)} {or_absent(row.beside_job_name)}"
     return [
-        _login(row.user_id),
+        login_of(row.user_id),
         or_absent(row.job_name),
         beside,
         or_absent(row.level),
@@ -75,7 +74,7 @@ def _row(row: pb.InterferenceRow) -> list[Cell]:
 
 def _kind(kind: pb.InterferenceKind) -> list[Cell]:
     return [
-        _login(kind.user_id),
+        login_of(kind.user_id),
         or_absent(kind.job_name),
         _off_by(kind.residual, kind.error),
         f"{kind.report_count:.0f}",
@@ -84,7 +83,7 @@ def _kind(kind: pb.InterferenceKind) -> list[Cell]:
 
 def _pair(pair: pb.SharedPair) -> list[Cell]:
     return [
-        _login(pair.user_id),
+        login_of(pair.user_id),
         or_absent(pair.model),
         or_absent(pair.beside),
         _lost(pair.measured),
@@ -102,15 +101,6 @@ def _lost(log_slowdown: float) -> str:
 def _off_by(residual: float, error: float) -> str:
     """Return a mean in percent of speed, with its standard error; + is slower than predicted."""
     return f"{100 * residual:+.0f} ± {100 * error:.0f}%"
-
-
-@cache
-def _login(user_id: int) -> str:
-    """Return the login name on this machine, or the number."""
-    try:
-        return safe_text(pwd.getpwuid(user_id).pw_name)
-    except (KeyError, OverflowError):
-        return str(user_id)
 
 
 def _summary(found: pb.GetInterferenceResponse) -> str:

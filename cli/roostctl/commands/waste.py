@@ -1,8 +1,5 @@
 """`roostctl waste`: GPU-hours that brought nothing, by day and user."""
 
-import pwd
-from functools import cache
-
 import click
 
 from roost_proto.v1 import waste_pb2 as pb
@@ -10,6 +7,7 @@ from roostctl.clients.waste import connect_waste
 from roostctl.documents.waste import WasteDocument, waste_document
 from roostctl.options.common import Options, json_option, pass_options
 from roostctl.output.console import Cell, listing, new_console, print_document, prose, show
+from roostctl.output.logins import login_of
 from roostctl.output.quantities import ABSENT, duration, percent, safe_text
 
 _KINDS = ("HELD", "IDLE", "SPLIT", "NEIGHBOURS", "UNKNOWN", "UNREACHABLE", "HALF FREE")
@@ -82,7 +80,7 @@ def _by_user(found: pb.GetWasteResponse) -> pb.GetWasteResponse:
 
 
 def _row(entry: pb.WasteEntry) -> list[Cell]:
-    user = _login(entry.user_id) if entry.HasField("user_id") else "(none)"
+    user = login_of(entry.user_id) if entry.HasField("user_id") else "(none)"
     return [entry.day, user, *(_hours(getattr(entry, column)) for column in _COLUMNS)]
 
 
@@ -92,15 +90,6 @@ def _hours(gpu_h: float) -> str:
     if gpu_h < 0.05:
         return "<0.1"
     return f"{gpu_h:.1f}" if gpu_h < 100 else f"{gpu_h:.0f}"
-
-
-@cache
-def _login(user_id: int) -> str:
-    """Return the login name on this machine, or the number."""
-    try:
-        return safe_text(pwd.getpwuid(user_id).pw_name)
-    except (KeyError, OverflowError):
-        return str(user_id)
 
 
 def _summary(found: pb.GetWasteResponse) -> str:

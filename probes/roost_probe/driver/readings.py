@@ -4,6 +4,8 @@ None means that the driver did not report a value; 0 is always a reported 0.
 """
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, TypeAlias
@@ -119,49 +121,43 @@ def decode_facts(line: bytes) -> DriverFacts:
     Raises:
         DriverFault: the driver is unavailable, or the line is damaged.
     """
-    fields = _parse(line)
-    try:
+    with _nonsense_is_a_fault():
+        fields = _parse(line)
         return DriverFacts(
             driver_version=fields["driver_version"],
             gpus=tuple(_gpu_facts(gpu) for gpu in fields["gpus"]),
             problems=tuple(fields["problems"]),
         )
-    except (KeyError, TypeError, AttributeError) as error:
-        raise DriverFault(f"the NVML process answered nonsense: {error!r}") from error
 
 
 def decode_load(line: bytes) -> DriverLoad:
-    """Read the line that `encode` wrote.
-
-    Raises:
-        DriverFault: the driver is unavailable, or the line is damaged.
-    """
-    fields = _parse(line)
-    try:
+    """Read a line with load; raises as `decode_facts` does."""
+    with _nonsense_is_a_fault():
+        fields = _parse(line)
         return DriverLoad(
             at_s=fields["at_s"],
             gpus=tuple(GpuLoad(**gpu) for gpu in fields["gpus"]),
             xids=tuple((gpu, code) for gpu, code in fields["xids"]),
         )
-    except (KeyError, TypeError, ValueError) as error:
-        raise DriverFault(f"the NVML process answered nonsense: {error!r}") from error
 
 
 def decode_job_memory(line: bytes) -> JobMemory:
-    """Read the line that `encode` wrote.
-
-    Raises:
-        DriverFault: the driver is unavailable, or the line is damaged.
-    """
-    fields = _parse(line)
-    try:
+    """Read a line with the memory of jobs; raises as `decode_facts` does."""
+    with _nonsense_is_a_fault():
+        fields = _parse(line)
         return JobMemory(
             gpus=tuple(
                 None if jobs is None else tuple((int(job), int(used)) for job, used in jobs)
                 for jobs in fields["gpus"]
             )
         )
-    except (KeyError, TypeError, ValueError) as error:
+
+
+@contextmanager
+def _nonsense_is_a_fault() -> Iterator[None]:
+    try:
+        yield
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise DriverFault(f"the NVML process answered nonsense: {error!r}") from error
 
 
@@ -171,12 +167,9 @@ def _as_dict(value: object) -> dict[str, object]:
 
 
 def _parse(line: bytes) -> dict[str, Any]:
-    try:
-        fields = json.loads(line)
-    except ValueError as error:
-        raise DriverFault(f"the NVML process answered nonsense: {error}") from error
+    fields = json.loads(line)
     if not isinstance(fields, dict):
-        raise DriverFault(f"the NVML process answered nonsense: {fields!r}")
+        raise TypeError(fields)
     if "problem" in fields:
         raise DriverFault(str(fields["problem"]))
     return fields
@@ -192,8 +185,4 @@ def _gpu_facts(fields: dict[str, Any]) -> GpuFacts:
 
 
 def _lane_facts(fields: dict[str, Any]) -> LaneFacts:
-    try:
-        remote = LaneEnd(fields["remote"])
-    except ValueError as error:
-        raise DriverFault(f"the NVML process answered nonsense: {error}") from error
-    return LaneFacts(remote=remote, remote_bus_id=fields["remote_bus_id"])
+    return LaneFacts(remote=LaneEnd(fields["remote"]), remote_bus_id=fields["remote_bus_id"])
