@@ -91,7 +91,7 @@ class Engine:
         # Not a method: an engine in no reference cycle is freed at once when another replaces it.
         ask_gate = partial(_ask_gate, self._table, self._gate, self._scorer)
         self._preemption = Preemption(
-            self._table, self._preempt, policies.candidates, self._scorer, ask_gate, self._gate
+            self._table, self._preempt, policies.candidates, self._scorer, ask_gate
         )
         self._released = ReleasedPreemptors(self._table)
         self._standing = StandingPins(
@@ -238,9 +238,12 @@ class Engine:
         if table.clearing or self._has_rare_rules:
             self._advance_others(event, at_s, actions)
         is_stirred = queue.is_stirred or self._free.freed != NO_NODES or self.seating is not None
-        changed_nothing = not (is_stirred and self._serve(at_s, actions)) and not actions
-        if table.running and not (changed_nothing and self._preemption.is_settled(event)):
-            self._preemption.consider(self._pass.reserved, at_s, actions)
+        if is_stirred:
+            self._serve(at_s, actions)
+        if table.running:
+            is_speed_alone = isinstance(event, SpeedSeen) and not is_stirred and not actions
+            if not (is_speed_alone and self._preemption.is_settled(at_s)):
+                self._preemption.consider(self._pass.reserved, at_s, actions)
         self._alarms.announce(at_s, actions)
         if self._faults.pending:
             actions += self._faults.take()
@@ -255,16 +258,11 @@ class Engine:
         if self._team is not None:
             self._share_out(self._team, event)
 
-    def _serve(self, at_s: float, actions: list[Action]) -> bool:
-        """Offer GPUs to the jobs that wait, now that the queue or a node has changed.
-
-        Returns:
-            Whether any job could be tried.
-        """
+    def _serve(self, at_s: float, actions: list[Action]) -> None:
+        """Offer GPUs to the jobs that wait, now that the queue or a node has changed."""
         queue = self._table.queue
         can_try = self.config.window_count > 0 and (queue.is_stirred or self._free.freed)
-        is_due = can_try and queue.begin_pass(self.cluster, self.policies.candidates, at_s)
-        if is_due:
+        if can_try and queue.begin_pass(self.cluster, self.policies.candidates, at_s):
             # window_count is read again: an order that steers the engine may have changed it.
             self._pass.run(at_s, actions, self.config.window_count)
         if self.seating is not None:
@@ -273,7 +271,6 @@ class Engine:
             self.seating.separate(self._pass.reserved, at_s, actions)
         for job_id, group in queue.end_pass():
             report_group(self._table.jobs[job_id], group, self.config.hand_over_s, actions)
-        return is_due or self.seating is not None
 
     def _apply(self, event: Event, actions: list[Action]) -> None:
         match event:  # frequent events first: cases are compared from the top

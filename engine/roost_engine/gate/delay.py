@@ -194,14 +194,6 @@ class DelayGate:
         why = "off the uplinks" if is_insensitive else f"about {faster:.1f} times as fast"
         return Defer(until_s=offer.at_s + left_s, reason=f"waits for GPUs {target.in_words}: {why}")
 
-    @property
-    def change_count(self) -> int | None:
-        """See policies.CountingGate."""
-        run_time_count = self.predictors.change_count
-        if run_time_count is None or self._quiet is not None:
-            return None
-        return self.timers.wait_count + run_time_count
-
     def note(self, outcome: WaitEnded) -> None:
         """See policies.GatePolicy."""
         job_id, tier = outcome.job.job_id, outcome.tier

@@ -99,12 +99,10 @@ class Timers:
     Attributes:
         config: parameters of the curves.
         pins: the timers that operators set, in seconds, by name of the class.
-        wait_count: how many waits were added.
     """
 
     config: TimerConfig = field(default_factory=TimerConfig)
     pins: dict[str, float] = field(default_factory=dict)
-    wait_count: int = 0
     _pools: dict[tuple[str, int], _Pool] = field(default_factory=dict)
     _counts: dict[str, ClassCounts] = field(default_factory=dict)
 
@@ -117,7 +115,6 @@ class Timers:
 
     def add(self, timers: TimerClass, target: int, wait: WaitSample) -> None:
         """Add a wait for a tier to the class's pool and to the wider pools that contain it."""
-        self.wait_count += 1
         for name in _pool_names(timers):
             pool = self._pool(name, target)
             pool.history.add(wait)

@@ -170,15 +170,6 @@ class GatePolicy(Protocol):
 
 
 @runtime_checkable
-class CountingGate(GatePolicy, Protocol):
-    """A gate that knows when what it has learned may change a verdict."""
-
-    @property
-    def change_count(self) -> int | None:
-        """How often starts taught it what may change a verdict; None: any start may have."""
-
-
-@runtime_checkable
 class AlwaysOpen(GatePolicy, Protocol):
     """A gate that takes every offer and learns nothing: the engine does not ask it."""
 

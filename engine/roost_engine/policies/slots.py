@@ -17,7 +17,7 @@ its faults are in the Decision. The run-times slot is in `prediction.run_time.ru
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Protocol, TypeVar, cast
+from typing import Protocol, TypeVar
 
 from roost_engine.domain.actions import PolicyFailed
 from roost_engine.domain.errors import PolicyError
@@ -27,7 +27,6 @@ from roost_engine.policies.heuristics import OpenGate, PriorityOrder, submission
 from roost_engine.policies.protocols import (
     Allow,
     AlwaysOpen,
-    CountingGate,
     Defer,
     GatePolicy,
     GateVerdict,
@@ -225,17 +224,6 @@ class GateSlot(PolicySlot):
         super().__init__("gate", policy, faults)
         self._policy, self._longest_s = policy, longest_s
         self.is_open = isinstance(policy, AlwaysOpen)
-        # By the class: an isinstance would read `change_count`, which may fail.
-        is_counting = hasattr(type(policy), "change_count")
-        self._counting = cast(CountingGate, policy) if is_counting else None
-
-    @property
-    def change_count(self) -> int | None:
-        """See CountingGate; None also where the policy does not count."""
-        counting = self._counting
-        if counting is None:
-            return 0 if self.is_open else None
-        return self.ask(lambda: counting.change_count, lambda: None)
 
     def decide(self, offer: Offer) -> GateVerdict:
         """Judge an offer; a failing policy takes it."""

@@ -85,11 +85,6 @@ class Predictors:
         """The name of what predicts run times."""
         return HISTORY_NAME if self._blended is None else self._blended.model.name
 
-    @property
-    def change_count(self) -> int | None:
-        """How often run times were learned that may change an answer; None: a model may too."""
-        return self.history.change_count if self._blended is None else None
-
     def report_faults_to(self, faults: FaultLog) -> None:
         """Note faults of the model of run times there from now on."""
         if self._blended is not None:

@@ -7,18 +7,14 @@ when the last victim has left, the waiting job is placed.
 
 from collections.abc import Callable, Sequence
 from math import inf
-from typing import NamedTuple
 
 from roost_engine.cluster.node_sets import NodeSet
 from roost_engine.domain.actions import Action, Place
-from roost_engine.domain.events import Event, JobStarted, SpeedSeen, Tick
 from roost_engine.domain.model import JobId, Placement
 from roost_engine.job_record import JobRecord, JobState, shares_of
 from roost_engine.placement.candidates import Candidates
 from roost_engine.policies.preemption_slot import PreemptionSlot
 from roost_engine.policies.protocols import CandidatePolicy, Defer, GateVerdict
-from roost_engine.policies.slots import GateSlot
-from roost_engine.policies.stoppable_jobs import StoppableJobs
 from roost_engine.preemption.displacement import holders, vacated
 from roost_engine.preemption.migration import Migration
 from roost_engine.preemption.victim_search import VictimSearch
@@ -27,27 +23,6 @@ from roost_engine.table.job_table import MAX_BACKOFF_S, JobTable
 from roost_engine.table.wait_reports import report_wait
 
 AskGate = Callable[[JobRecord, Candidates, float], GateVerdict]
-_MAY_CHANGE_NOTHING = JobStarted, Tick  # events after which marks are compared
-
-
-class _Marks(NamedTuple):
-    """The part of what decides which jobs are to be stopped that the start of a job may change.
-
-    Attributes:
-        at_s: engine time.
-        stoppable: the running jobs that may be stopped.
-        waiting_count: jobs that wait.
-        departure_count: see JobQueue.
-        change_count: see Cluster.
-        gate_count: see CountingGate.
-    """
-
-    at_s: float
-    stoppable: StoppableJobs
-    waiting_count: int
-    departure_count: int
-    change_count: int
-    gate_count: int | None
 
 
 class Preemption:
@@ -59,7 +34,6 @@ class Preemption:
         candidates: the rule that proposes placements.
         scorer: chooses among them.
         ask_gate: asks the gate about candidates for a job, at an engine time.
-        gate: counts what it has learned, which may change its verdicts.
     """
 
     def __init__(
@@ -69,13 +43,12 @@ class Preemption:
         candidates: CandidatePolicy,
         scorer: Scorer,
         ask_gate: AskGate,
-        gate: GateSlot,
     ) -> None:
         self._table, self._policy, self._scorer = table, policy, scorer
-        self._ask_gate, self._gate = ask_gate, gate
+        self._ask_gate = ask_gate
         self._search = VictimSearch(table.cluster, candidates, scorer)
         self._migration = Migration(table, policy, candidates, scorer) if policy.migrates else None
-        self._settled: _Marks | None = None  # when no job was to be stopped; None: one was
+        self._settled_s = inf  # when nothing was to be done; inf: something was
 
     def grant_lease(self, job_id: JobId, record: JobRecord, at_s: float) -> None:
         """Set the time from which a job that has just started may be asked to stop."""
@@ -99,42 +72,16 @@ class Preemption:
             actions: the requests to stop jobs are added to it.
         """
         stopping_count = len(self._table.stopping)
-        is_wanted = self._policy.renews_leases or self.is_wanted
-        if is_wanted:
+        if self._policy.renews_leases or self.is_wanted:
             self._stop_for_others(at_s, actions)
         if self._migration is not None and self._migration.is_due:
             stoppable = self._table.running.stoppable(at_s)
             self._migration.consider(stoppable, reserved, at_s, actions)
-        is_settled = self._policy.ranks_by_runs and len(self._table.stopping) == stopping_count
-        self._settled = self._marks(at_s) if is_wanted and is_settled else None
+        self._settled_s = at_s if len(self._table.stopping) == stopping_count else inf
 
-    def is_settled(self, event: Event) -> bool:
-        """Return whether no job is to be stopped now, as at the last event of the same time.
-
-        Args:
-            event: applied since; no job was tried, and no action followed yet.
-        """
-        settled, at_s = self._settled, event.at_s
-        if settled is None or settled.at_s != at_s:
-            return False
-        if self._migration is not None and self._migration.is_due:
-            return False
-        if isinstance(event, SpeedSeen):
-            return True
-        if settled.gate_count is None or not isinstance(event, _MAY_CHANGE_NOTHING):
-            return False
-        return settled == self._marks(at_s)
-
-    def _marks(self, at_s: float) -> _Marks:
-        table = self._table
-        return _Marks(
-            at_s,
-            table.running.stoppable(at_s),
-            len(table.waiting),
-            table.queue.departure_count,
-            table.cluster.change_count,
-            self._gate.change_count,
-        )
+    def is_settled(self, at_s: float) -> bool:
+        """Return whether no job was to be stopped at this time, whatever speeds are reported."""
+        return self._settled_s == at_s and self._policy.ranks_by_runs
 
     @property
     def is_wanted(self) -> bool:

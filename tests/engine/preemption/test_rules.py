@@ -7,9 +7,9 @@ from math import inf
 import pytest
 from tests.engine.conftest import HarnessFactory
 
-from roost_engine.domain.events import JobWithdrawn, SpeedSeen, Tick
+from roost_engine.domain.events import SpeedSeen, Tick
 from roost_engine.domain.model import JobId, JobSpec
-from roost_engine.job_record import JobRecord, JobState
+from roost_engine.job_record import JobRecord
 from roost_engine.plugins.plugins import Policies
 from roost_engine.plugins.policy_kinds import make_order
 from roost_engine.plugins.stacks import OrderKind
@@ -18,7 +18,6 @@ from roost_engine.policies.preemption_protocols import (
     MovingPreemption,
     PreemptPolicy,
 )
-from roost_engine.policies.protocols import Allow, GateVerdict, Offer, WaitEnded
 from roost_engine.policies.slots import name_of
 from roost_engine.preemption.rules import (
     DisplaceBy,
@@ -116,56 +115,6 @@ def test_speeds_that_are_reported_ask_no_rule_that_ranks_by_runs(
         for job_id in ("1", "2"):
             play.feed(SpeedSeen(at_s=200.0, job_id=JobId(job_id), speed_frac=0.5))
         assert rule.rank_count - before == count
-
-
-def test_a_start_that_changes_nothing_asks_no_rule_again(make_harness: HarnessFactory) -> None:
-    rule = Counted(lambda job, at_s: (0.0,), safe_s=50.0, ranks_by_runs=True)
-    play = harness(make_harness, rule)
-    play.run(saving("1", gpus=4), saving("2", gpus=2))
-    play.advance(100.0)
-    play.queue(saving("3", gpus=8), saving("4", gpus=1))
-    before = rule.asked_count
-    play.start("4")
-    assert play.state("4") is JobState.RUNNING
-    play.feed(Tick(at_s=100.0))
-    assert rule.asked_count == before
-    play.start_elsewhere("5", share("a", 7))  # plain Slurm takes a GPU
-    assert rule.asked_count == before + 1
-    play.feed(JobWithdrawn(at_s=100.0, job_id=JobId("3"), reason="not Roost's any more"))
-    play.queue(saving("6", gpus=8))
-    assert rule.asked_count == before + 2
-    play.feed(Tick(at_s=101.0))
-    assert rule.asked_count == before + 3
-
-
-def test_after_a_start_that_taught_the_gate_something_waiting_jobs_are_considered_again(
-    make_harness: HarnessFactory,
-) -> None:
-    class Learning:
-        """Says that each start changes its verdicts, or does not count."""
-
-        change_count: int | None = 0
-
-        def decide(self, offer: Offer) -> GateVerdict:
-            return Allow()
-
-        def note(self, outcome: WaitEnded) -> None:
-            if self.change_count is not None:
-                self.change_count += 1
-
-    for count in (0, None):
-        rule = Counted(lambda job, at_s: (0.0,), safe_s=50.0, ranks_by_runs=True)
-        gate = Learning()
-        gate.change_count = count
-        nodes = [node("a", partitions=("main", "debug"))]
-        play = make_harness(nodes, policies=Policies(gate=gate, preemption=rule))
-        play.run(saving("1", gpus=4))
-        play.advance(100.0)
-        play.queue(saving("3", gpus=8), saving("4", gpus=1))
-        before = rule.asked_count
-        play.start("4")
-        assert play.state("4") is JobState.RUNNING
-        assert rule.asked_count == before + 1
 
 
 def test_a_newcomer_gets_the_gpus_at_the_end_of_the_round(

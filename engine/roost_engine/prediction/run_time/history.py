@@ -150,9 +150,6 @@ class RunTimeHistory:
     Args:
         reads_limits: whether time limits say something about run times: whether jobs of another
             limit are of another kind, and whether a job is expected to end by its limit.
-
-    Attributes:
-        change_count: how often something changed that answers depend on, but for the time.
     """
 
     def __init__(self, reads_limits: bool = True) -> None:
@@ -166,7 +163,6 @@ class RunTimeHistory:
         # preemption ask about the same jobs again after each event of that time.
         self._answers: dict[tuple[tuple[Kind, ...], float, float | None], RunTimes] = {}
         self._answered_s = -inf
-        self.change_count = 0
 
     # -- learning ----------------------------------------------------------------------------
 
@@ -231,7 +227,7 @@ class RunTimeHistory:
         if not (isfinite(run_s) and run_s >= 0):
             return
         self._advance(at_s)
-        self._note_change()
+        self._answers.clear()
         band = band_of(run_s)
         counted = _FIRST_BAND if run is None else run.band
         ended, entered = _ENDED_ROWS[band], _ENTERED_ROWS[band]
@@ -255,7 +251,7 @@ class RunTimeHistory:
             run = self._running.get(job_id)
             if run is None or not run.leaves_band or run.next_s() != due_s:
                 continue
-            self._note_change()
+            self._answers.clear()
             for kind in run.kinds:
                 sums = self._kinds.get(kind.name)
                 if sums is None:
@@ -270,10 +266,6 @@ class RunTimeHistory:
             self._running.note(job_id)
             self._await_end_of_band(job_id, run)
         self._prune()
-
-    def _note_change(self) -> None:
-        self.change_count += 1
-        self._answers.clear()
 
     def _take(self, kind: str) -> KindSums:
         """Return the sums of a kind, which is now the one reported last."""
@@ -293,7 +285,7 @@ class RunTimeHistory:
 
     def _drop(self, kind: str) -> None:
         self._kinds.discard(kind)
-        self._note_change()
+        self._answers.clear()
         user = _user_of(kind)
         if user is not None and (narrow := self._narrow.get(user)) is not None:
             narrow.pop(kind, None)
@@ -374,7 +366,7 @@ class RunTimeHistory:
     def restore(self, state: HistoryState) -> None:
         """Know what was known when `state` was taken, and nothing else."""
         self._kinds, self._narrow = NotedDict(), {}
-        self._note_change()
+        self._answers.clear()
         rows = zip(state.at_s, state.ended, state.entered, strict=True)
         for kind, (at_s, ended, entered) in zip(state.kinds, rows, strict=True):
             sums = self._take(kind)
