@@ -60,6 +60,7 @@ POLICIES = (
     "roost-2026-11",
     "roost-2026-11-28",
     "roost-no-preemption-2026-11",
+    "roost-no-preemption-2026-11-28",
     "fifo",
     "slurm",
     "slurm-22.05",

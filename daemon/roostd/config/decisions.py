@@ -94,6 +94,11 @@ class OrderSection(Section):
         description="a user whose jobs have had lately and still want more than so many times the"
         " user's share of the GPU-seconds goes behind other users for a window; or never",
     )
+    earned_trust: bool = Field(
+        default=True,
+        description="whether expected run times count only as far as they have lately put jobs in"
+        " the right order; false: always; kind learned",
+    )
     passing_frac: Annotated[float, Field(gt=0, le=1)] = Field(
         default=1.0,
         description="a job may use reserved nodes if so many of the jobs like it end in time; 1: if"

@@ -78,6 +78,18 @@ class KeyedOrder(OrderPolicy, Protocol):
 
 
 @runtime_checkable
+class RekeyedOrder(KeyedOrder, Protocol):
+    """A keyed order whose keys all change at some moments, seldom."""
+
+    @property
+    def generation(self) -> int:
+        """Another number when the keys of waiting jobs have to be made again."""
+
+    def key_again(self, job: JobRecord, at_s: float) -> SortKey:
+        """Return the present key of a job for which `key` was asked when it was queued."""
+
+
+@runtime_checkable
 class RefreshedOrder(OrderPolicy, Protocol):
     """An order that says when to ask it again; others are asked whenever a job is queued."""
 

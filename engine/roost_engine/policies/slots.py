@@ -36,6 +36,7 @@ from roost_engine.policies.protocols import (
     QueueMark,
     QueueView,
     RefreshedOrder,
+    RekeyedOrder,
     RunEnded,
     SortKey,
     WaitEnded,
@@ -162,6 +163,7 @@ class OrderSlot(PolicySlot):
         self._keyed = policy if isinstance(policy, KeyedOrder) else None
         self.is_keyed = self._keyed is not None
         self._refreshed = policy if isinstance(policy, RefreshedOrder) else None
+        self._rekeyed = policy if isinstance(policy, RekeyedOrder) else None
         self._trusted = cannot_fail(policy)
         self._kinds: tuple[bool, ...] | None = None  # which parts of a key are texts
 
@@ -174,6 +176,21 @@ class OrderSlot(PolicySlot):
             return keyed.key(job, at_s)
         return self.ask(
             lambda: (_ANSWERED, *self._checked(keyed.key(job, at_s))),
+            lambda: (_FAILED, *submission_key(job.spec)),
+        )
+
+    @property
+    def generation(self) -> int:
+        """Another number when keys that were returned before have changed."""
+        return 0 if self._rekeyed is None else self._rekeyed.generation
+
+    def key_again(self, job: JobRecord, at_s: float) -> SortKey:
+        """Return what to sort a job by after the generation has changed."""
+        rekeyed = self._rekeyed
+        if rekeyed is None:
+            return self.key(job, at_s)
+        return self.ask(
+            lambda: (_ANSWERED, *self._checked(rekeyed.key_again(job, at_s))),
             lambda: (_FAILED, *submission_key(job.spec)),
         )
 

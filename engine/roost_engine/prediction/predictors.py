@@ -18,6 +18,7 @@ from roost_engine.policies.slots import FaultLog
 from roost_engine.prediction.backlog import Backlog
 from roost_engine.prediction.noted_dict import NotedDict
 from roost_engine.prediction.run_time.history import HistoryState, RunTimeHistory
+from roost_engine.prediction.run_time.prediction_skill import PredictionSkill, SkillState
 from roost_engine.prediction.run_time.run_time_model import (
     HISTORY_NAME,
     BlendedRunTimes,
@@ -44,6 +45,7 @@ class PredictorsState:
     speed: SpeedState = field(default_factory=SpeedState)
     history: HistoryState = field(default_factory=HistoryState)
     users: UserServiceState = field(default_factory=UserServiceState)
+    skill: SkillState = field(default_factory=SkillState)
 
 
 class Predictors:
@@ -67,6 +69,7 @@ class Predictors:
         self.history = history or RunTimeHistory(reads_limits)
         self.backlog = Backlog()
         self.users = UserService()
+        self.skill = PredictionSkill()
         self._blended = None if blend is None else BlendedRunTimes(self.history, blend)
         # Not a method: predictors in no reference cycle are freed with their engine.
         asked = self._blended or self.history
@@ -107,6 +110,7 @@ class Predictors:
         self.users.leave(job.job_id)
         if tier is None:
             self.history.forget(job.job_id)
+            self.skill.forget(job.job_id)
             self._drop_answer(job.job_id)
             return
         fits_a_node = any(shape.node_count == 1 for shape in job.spec.shapes)
@@ -124,6 +128,7 @@ class Predictors:
         tier = tier_of(run.cluster, run.job.shares)
         ran_s = work_s(run.job, speeds, tier, closest, run.at_s)
         self.history.add(run.job.spec, ran_s, run.at_s)
+        self.skill.end(run.job.job_id, ran_s)
         self._drop_answer(run.job.job_id)
         self.speed.learn(run)
 
@@ -153,12 +158,15 @@ class Predictors:
             speed=self.speed.state(),
             history=self.history.state(),
             users=self.users.state(),
+            skill=self.skill.state(),
         )
 
     def state_without_tables(self) -> PredictorsState:
         """Return what was learned and is in none of the `tables`."""
         speed = SpeedState(stretches=self.speed.stretches())
-        return PredictorsState(speed=speed, users=self.users.state())
+        return PredictorsState(
+            speed=speed, users=self.users.state(), skill=self.skill.state()
+        )
 
     def tables(self) -> Mapping[str, NotedDict[Any, Any]]:
         """Return the tables of what was learned as they are now, by name."""
@@ -169,6 +177,7 @@ class Predictors:
         self.speed.restore(state.speed)
         self.history.restore(state.history)
         self.users = UserService.of(state.users)
+        self.skill = PredictionSkill(state.skill)
 
 
 def _run_times(

@@ -54,6 +54,7 @@ class JobQueue:
         self._preempting_group_count, self.has_preemptors = 0, False
         self._arrival_count = self.departure_count = 0
         self._ranked = QueueMark(0, 0, 0, 0.0)  # of the last ranking by an order without keys
+        self._generation = order.generation  # of the keys
         self.is_stirred = False
         self._is_due = False  # whether a pass could change anything
         self._pass_s: float | None = None  # time of the present pass, if there is one
@@ -179,6 +180,9 @@ class JobQueue:
 
     def begin_pass(self, cluster: Cluster, candidates: CandidatePolicy, at_s: float) -> bool:
         """Recall groups that may have capacity now, rank the jobs; return whether a pass is due."""
+        if self._generation != self._order.generation:
+            self._generation, self._is_due = self._order.generation, True
+            self._sort({one: self._order.key_again(job, at_s) for one, job in self._jobs.items()})
         if cluster.free.freed:
             self._note_freed(cluster.take_freed_nodes(), cluster, candidates)
         is_due = self._is_due or (self._left_s is not None and at_s > self._left_s)
@@ -388,12 +392,13 @@ class JobQueue:
 
     def _rank(self, cluster: Cluster, mark: QueueMark) -> None:
         """Sort every job by an order without lasting keys."""
-        for group in self._groups.values():
-            group.job_ids.clear()
-        for place, job_id in enumerate(self._order.rank(self.view(cluster, mark.at_s))):
-            group = self._entries[job_id][0]
-            self._entries[job_id] = group, (place,)
-            self._jobs[job_id].sort_key = (place,)
-            if job_id not in group.deferred:
-                group.job_ids.append(((place,), job_id))
+        ranked = self._order.rank(self.view(cluster, mark.at_s))
         self._ranked = mark
+        self._sort({job_id: (place,) for place, job_id in enumerate(ranked)})
+
+    def _sort(self, keys: Mapping[JobId, SortKey]) -> None:
+        for group in self._groups.values():
+            group.sort_by(keys)
+            for job_id in group.since_s:
+                key = self._jobs[job_id].sort_key = keys[job_id]
+                self._entries[job_id] = group, key

@@ -1,6 +1,6 @@
 """The learned order: the job that is expected to need least goes first, but no job waits for ever.
 
-    key(j)    = from(j) + min(AGEING · service(j), window(j))        the lowest goes first
+    key(j)    = from(j) + trust · min(AGEING · service(j), window(j))        the lowest goes first
     window(j) = WINDOW + BACKLOGS · (what waits, in GPU-seconds) / (GPUs that work)
 
 service: expected GPU-seconds of the job, by the run times of jobs like it (`run_time.history`).
@@ -8,6 +8,8 @@ from: when the job was submitted, or its begin time. A job is overtaken by no jo
 eligible after from(j) + window(j), whatever is predicted: such a job has a higher key. So there is
 a bound to what may be served before it: the jobs that came until then. The window grows with the
 queue, because in a crowd a bound that is too close makes every large job due at once.
+trust: 0 to 1, by how well such expectations have lately told short jobs from long ones
+(`run_time.prediction_skill`): where nothing can be predicted, jobs are served as they came.
 Page: docs/order.md.
 
 The site says how far that may depart from Slurm's priority: nowhere (`strict`: only jobs of the
@@ -64,6 +66,8 @@ class LearnedOrderConfig:
         reads_limits: whether the time limits that users give tell something about run times.
         share_slack: a user whose jobs have had and want more than so many times the user's share of
             the GPU-seconds gains nothing by the learned order; inf: each user may.
+        earned_trust: whether what is expected counts only as far as it has lately put jobs in the
+            right order.
     """
 
     index: ServiceIndex = ServiceIndex.MEAN
@@ -74,6 +78,7 @@ class LearnedOrderConfig:
     window_backlogs: float = 64.0
     reads_limits: bool = True
     share_slack: float = inf
+    earned_trust: bool = True
 
 
 class LearnedOrder:
@@ -89,6 +94,7 @@ class LearnedOrder:
     def __init__(self, config: LearnedOrderConfig, predictors: Predictors) -> None:
         self.config, self._predictors = config, predictors
         self._due_s: dict[JobId, float] = {}  # of the last jobs asked for, the latest last
+        self._spans_s: dict[JobId, float] = {}  # what trust multiplies, of the same jobs
 
     def rank(self, view: QueueView) -> Sequence[JobId]:
         """See policies.OrderPolicy."""
@@ -104,8 +110,33 @@ class LearnedOrder:
         window_s = config.window_s + config.window_backlogs * backlog.drain_of_s(spec.job_id)
         users, slack = self._predictors.users, config.share_slack
         is_over = users.wait(spec.job_id, spec.user_id, gpu_s, slack, at_s)
-        due_s = self._own_due_s(spec, times, window_s, is_over)
+        if times.age_s <= 0.0:
+            self._predictors.skill.expect(spec.job_id, self.expected_s(times))
+        due_s, span_s = max(spec.submit_s, spec.eligible_s), self._span_s(spec, times, window_s)
+        if is_over:  # behind the jobs of other users that come within a window
+            self._spans_s.pop(spec.job_id, None)
+            due_s += _OVER_WINDOWS * window_s
+        else:
+            self._spans_s[spec.job_id] = span_s
+            due_s += self._trust_frac() * span_s
         return self._sorted_by(spec, self._moved_s(spec, due_s))
+
+    @property
+    def generation(self) -> int:
+        """See policies.RekeyedOrder."""
+        return self._predictors.skill.generation if self.config.earned_trust else 0
+
+    def key_again(self, job: JobRecord, at_s: float) -> SortKey:
+        """See policies.RekeyedOrder; nothing is predicted again."""
+        spec = job.spec
+        span_s = self._spans_s.get(spec.job_id)
+        if span_s is None:
+            return self.key(job, at_s)
+        due_s = max(spec.submit_s, spec.eligible_s) + self._trust_frac() * span_s
+        return self._sorted_by(spec, self._moved_s(spec, due_s))
+
+    def _trust_frac(self) -> float:
+        return self._predictors.skill.trust_frac if self.config.earned_trust else 1.0
 
     def expected_s(self, times: RunTimes) -> float:
         """See ExpectingOrder."""
@@ -115,25 +146,21 @@ class LearnedOrder:
         """See ExpectingOrder."""
         config = self.config
         window_s = config.window_s + config.window_backlogs * self._predictors.backlog.drain_s()
-        return self._sorted_by(spec, self._own_due_s(spec, times, window_s, is_over=False))
+        from_s, span_s = max(spec.submit_s, spec.eligible_s), self._span_s(spec, times, window_s)
+        return self._sorted_by(spec, from_s + self._trust_frac() * span_s)
 
-    def _own_due_s(self, spec: JobSpec, times: RunTimes, window_s: float, is_over: bool) -> float:
-        """Return the due time of a job that its owner has not moved.
+    def _span_s(self, spec: JobSpec, times: RunTimes, window_s: float) -> float:
+        """Return how much later a job is due than it came, if what is expected of it is trusted.
 
         Args:
             spec: the job.
             times: how long it may run.
             window_s: its window.
-            is_over: whether its user has had and wants more than the user's share: then it goes
-                behind the jobs of other users that come within a window.
         """
-        if is_over:
-            return max(spec.submit_s, spec.eligible_s) + _OVER_WINDOWS * window_s
         gpu_count = spec.gpu_count if times.is_of_user else _TYPICAL_GPU_COUNT
         service_gpu_s = gpu_count * self.expected_s(times)
-        from_s = max(spec.submit_s, spec.eligible_s)
         # In this order NaN, from a predictor at fault, counts as the whole window.
-        return from_s + max(min(window_s, self.config.ageing * service_gpu_s), 0.0)
+        return max(min(window_s, self.config.ageing * service_gpu_s), 0.0)
 
     def _sorted_by(self, spec: JobSpec, due_s: float) -> SortKey:
         return -spec.precedence, -self._level(spec.priority), due_s, *submission_key(spec)
@@ -160,7 +187,9 @@ class LearnedOrder:
         self._due_s.pop(job_id, None)
         self._due_s[job_id] = due_s
         if len(self._due_s) > _MOST_REMEMBERED:
-            del self._due_s[next(iter(self._due_s))]
+            oldest = next(iter(self._due_s))
+            del self._due_s[oldest]
+            self._spans_s.pop(oldest, None)
 
     def due_s(self, job: JobRecord) -> float | None:
         """See ExpectingOrder."""

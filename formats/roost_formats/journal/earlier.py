@@ -62,9 +62,15 @@ def _predictors_state(plain: Mapping[str, Any]) -> Mapping[str, Any]:
     return {name: value for name, value in plain.items() if name != "run_time"}
 
 
+def _learned_order(plain: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Trust predictions always, as the order did before 0.2, where the record does not say."""
+    return {"earned_trust": False, **plain}
+
+
 _COMPLETED: Mapping[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]] = {
     "DelayState": _delay_state,
     "Knowledge": _knowledge,
+    "LearnedOrderConfig": _learned_order,
     "Placement": _placement,
     "PredictorsState": _predictors_state,
 }

@@ -182,6 +182,9 @@ ORDERS: Mapping[str, OrderPart] = {
         asks_speed=True,
     ),
     "learned": _learned(LearnedOrderConfig(), "least expected GPU-seconds first"),
+    "learned-trusting": _learned(
+        LearnedOrderConfig(earned_trust=False), "least expected GPU-seconds first, always trusted"
+    ),
     "learned-left": replace(
         _of_roostd(
             OrderKind.LEARNED_LEFT,

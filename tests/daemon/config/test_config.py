@@ -107,7 +107,7 @@ _DECISIONS = [
 
 
 _WRONG = ("-1", "{a: 1}", "soon", "true", ".nan", ".inf")
-_SWITCHES = [(name, "true") for name in ("moves", "reads_limits", "waits_for_quiet")]
+_SWITCHES = [(name, "true") for name in ("earned_trust", "moves", "reads_limits", "waits_for_quiet")]
 _WRONG_DECISIONS = [
     (section, name, wrong)
     for section, name in _DECISIONS

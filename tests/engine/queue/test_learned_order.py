@@ -18,7 +18,14 @@ from roost_engine.prediction.run_time.run_times import RunTimes
 from roost_engine.prediction.service import ServiceIndex, expected_s
 from roost_engine.queue.learned_order import Fairness, LearnedOrder, LearnedOrderConfig
 from roost_engine.scoring.heuristic import HeuristicScore
-from roost_engine.testing.builders import EngineHarness, bridges, job, node, waiting
+from roost_engine.testing.builders import (
+    EngineHarness,
+    bridges,
+    job,
+    node,
+    placed,
+    waiting,
+)
 
 SHORT, LONG = 1, 2  # users whose jobs run for a minute, and for ten hours
 ON = EngineConfig(standing_pins=True, standing_pin_after_s=0.0)
@@ -120,6 +127,56 @@ def test_only_one_job_gains_from_being_moved_past_the_same_old_one() -> None:
     )
     assert first[2] == passed[2]
     assert second > first
+
+
+def distrusted() -> Predictors:
+    """Return predictors that have put the last jobs in the wrong order."""
+    predictors = taught()
+    for number in range(160):
+        predictors.skill.expect(JobId(str(number)), 1e6 / (number + 1.0))
+        predictors.skill.end(JobId(str(number)), number + 1.0)
+    assert predictors.skill.trust_frac == 0.0
+    return predictors
+
+
+def test_where_predictions_order_jobs_the_wrong_way_the_first_to_come_goes_first() -> None:
+    order, always = (
+        LearnedOrder(replace(FREE, earned_trust=trust), distrusted()) for trust in (True, False)
+    )
+    long, short = of(LONG, "1", submit_s=5.0), of(SHORT, "2", submit_s=6.0)
+    assert order.key(waiting(long), 6.0) < order.key(waiting(short), 6.0)
+    assert always.key(waiting(long), 6.0) > always.key(waiting(short), 6.0)
+    assert (order.generation > 0, always.generation) == (True, 0)
+
+
+@pytest.mark.parametrize("fields", [{}, {"precedence": 1}, {"priority": 7}, {"eligible_s": 50.0}])
+def test_a_key_that_is_made_again_is_the_one_of_the_present_trust(fields: dict[str, float]) -> None:
+    predictors = taught()
+    order, record = LearnedOrder(FREE, predictors), waiting(of(LONG, "1", submit_s=5.0, **fields))
+    before = order.key(record, 6.0)
+    assert order.key_again(record, 7.0) == before
+    predictors.skill = distrusted().skill
+    again = order.key_again(record, 7.0)
+    assert again == LearnedOrder(FREE, predictors).key(record, 7.0) < before
+    assert LearnedOrder(FREE, predictors).key_again(record, 7.0) == again  # not asked before
+
+
+def test_jobs_that_wait_are_served_as_they_came_once_trust_is_lost(
+    make_harness: HarnessFactory,
+) -> None:
+    policies = Plugins(order=OrderKind.LEARNED).policies(HeuristicScore())
+    predictors = policies.predictors
+    assert predictors is not None
+    predictors.history.restore(taught().history.state())
+    harness = make_harness([node("a")], bridges(), policies=policies)
+    harness.run(job("100", gpus=8, user_id=7))
+    harness.queue(of(LONG, "1", gpus=8, submit_s=1.0), of(SHORT, "2", gpus=8, submit_s=2.0))
+    long, short = (harness.engine.sort_key(JobId(one)) for one in "12")
+    assert long > short  # type: ignore[operator]
+    skill = distrusted().skill
+    predictors.skill.trust_frac, predictors.skill.generation = skill.trust_frac, skill.generation
+    harness.now_s = 60.0
+    assert list(placed(harness.end("100"))) == ["1"]
 
 
 _SPECS = st.builds(

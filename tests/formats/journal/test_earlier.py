@@ -11,6 +11,7 @@ from roost_engine.domain.tier import Tier
 from roost_engine.gate.timers import ClassCounts, Timers, TimersState
 from roost_engine.gate.waiting_curve import WaitSample
 from roost_engine.prediction.speed.job_class import TimerClass
+from roost_engine.queue.learned_order import LearnedOrderConfig
 from roost_formats.journal.codec import decode, encode
 
 EIGHT_HIGH = TimerClass.of(8, 0.5)
@@ -58,3 +59,12 @@ def test_a_wait_action_is_no_wait_sample() -> None:
     action = Wait(job_id=JobId("1"), reason="", until_s=None)
     with pytest.raises(JournalError, match="cannot be read"):
         decode(encode(action), WaitSample)
+
+
+@pytest.mark.parametrize("is_written", [False, True])
+def test_an_earlier_learned_order_trusts_predictions_always(is_written: bool) -> None:
+    text = encode(LearnedOrderConfig(ageing=3.0, earned_trust=True))[8:]
+    if not is_written:
+        text = text.replace(b',"earned_trust":true', b"")
+    read = decode(struct.pack("<I", len(text)) + text, LearnedOrderConfig)
+    assert read == LearnedOrderConfig(ageing=3.0, earned_trust=is_written)

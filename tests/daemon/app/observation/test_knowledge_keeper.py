@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import structlog
 from tests.daemon.app.parts import HEAD, Parts, no_disk, recording
@@ -18,6 +19,7 @@ from roost_engine.gate.delay import DelayGate
 from roost_engine.plugins.plugins import Knowledge, Plugins, knowledge_of
 from roost_engine.plugins.stacks import OrderKind
 from roost_engine.prediction.predictors import Predictors, PredictorsState
+from roost_engine.prediction.run_time.prediction_skill import SkillState
 from roost_engine.prediction.speed.speed_predictor import SeenRuns
 from roost_engine.prediction.user_service import UserServiceState
 from roost_engine.preemption.network_preemption import PreemptionState
@@ -364,3 +366,12 @@ def test_what_users_have_had_is_kept_beside_the_tables(tmp_path: Path) -> None:
     journal.close()
     known = after_a_restart(tmp_path)
     assert (known.users, known.speed.seen) == (users, (("7 1 x", SeenRuns(run_count=3)),))
+
+
+def test_how_far_predictions_are_trusted_is_kept_beside_the_tables(tmp_path: Path) -> None:
+    skill = SkillState(np.array([[5.0, 9.0]], dtype=np.float32), 0.5)
+    journal = journal_with(tmp_path, encode(Knowledge(predictors=PredictorsState(skill=skill))))
+    seen = encode_entry("speed", SeenRuns(run_count=3), 1)
+    journal.write([Memo(journal.memo() or b"", {("speed", "7 1 x"): seen})])
+    journal.close()
+    assert after_a_restart(tmp_path).skill == skill
