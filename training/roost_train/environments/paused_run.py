@@ -308,7 +308,8 @@ class PausedRun:
         view = self._engine.queue_view(self.driver.now_s)
         if not view.jobs:
             return
-        self._fits(view)
+        if not view.cluster.free_gpu_count:  # else it is described for the decision of this moment
+            self._fits(view)
         if isinstance(self._teacher, KeyedOrder):
             self._key(self._teacher, view.jobs[-1], view.at_s)
 

@@ -93,7 +93,8 @@ def divergence_of(logs: torch.Tensor, others: torch.Tensor, mask: torch.Tensor) 
     """Return the mean divergence of a policy from another: the mean of sum p · ln(p / q), in nats.
 
     Args:
-        logs, others: [decision, job + 1], as `masked_logs` gives them, of p and of q.
+        logs: [decision, job + 1], as `masked_logs` gives them, of p.
+        others: the same of q.
         mask: bool [decision, job + 1].
     """
     apart = (logs - others).masked_fill(~mask, 0.0)
