@@ -1,4 +1,4 @@
-"""A start displaces the placed jobs whose GPUs it takes, but not one that shares them."""
+"""A started job takes the GPUs of placed jobs, but not of one that shares them."""
 
 from dataclasses import replace
 
