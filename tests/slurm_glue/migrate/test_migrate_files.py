@@ -6,9 +6,11 @@ from roost_slurm.migrate.migrate_files import (
     MigrateError,
     NodeWords,
     gres_conf,
+    node_words,
     slurm_conf,
-    words_of,
+    with_others,
 )
+from roost_slurm.site.conf_text import conf_lines
 
 NODES = ["gpu1", "gpu2", "gpu3"]
 SLURM_CONF = """\
@@ -24,6 +26,10 @@ NodeName=gpu[1-3] Name=gpu Type=g0 File=/dev/nvidia0
 NodeName=gpu[1-3] Name=gpu Type=g1 File=/dev/nvidia1
 """
 WORDS = NodeWords("gpu:g0:1,gpu:g1:1", "big,a100")
+
+
+def words_of(text: str, node: str) -> NodeWords | None:
+    return node_words(conf_lines(text)).get(node)
 
 
 def test_one_node_leaves_the_line_of_its_neighbours() -> None:
@@ -150,3 +156,42 @@ def test_nodes_that_are_named_in_no_order_keep_it() -> None:
         "NodeName=gpu3,gpu2 NodeAddr=10.0.0.[7,9]",
         "NodeName=gpu1 NodeAddr=10.0.0.8",
     ]
+
+
+def test_what_a_line_leaves_out_comes_from_the_default_lines_before_it() -> None:
+    """A feature of these would be lost, as soon as the node's own line has features."""
+    text = (
+        "NodeName=n0\nNodeName=DEFAULT Gres=gpu:a100:2 Feature=old\n"
+        "NodeName=DEFAULT Feature=fast\nNodeName=n1\nNodeName=n2 Feature=slow\n"
+    )
+    assert node_words(conf_lines(text)) == {
+        "n0": NodeWords(),
+        "n1": NodeWords("gpu:a100:2", "fast"),
+        "n2": NodeWords("gpu:a100:2", "slow"),
+    }
+
+
+def test_words_in_quotes_are_read_and_replaced() -> None:
+    text = 'NodeName=n1 Feature="big,fast" Gres="gpu:2" CPUs=4\n'
+    assert words_of(text, "n1") == NodeWords("gpu:2", "big,fast")
+    changed = slurm_conf(text, "n1", WORDS)
+    assert changed == f"NodeName=n1 Gres={WORDS.gres} Feature={WORDS.features} CPUs=4\n"
+
+
+def test_resources_beside_gpus_stay() -> None:
+    """Jobs that ask for them could start nowhere else."""
+    new = NodeWords("gpu:g0:1,gpu:g1:1,a100:2", "a100")
+    own = "gpu:a100:2,nvme:4,a100:1,lustre:no_consume:4G,gputoken:2"
+    assert with_others(new, own) == NodeWords(f"{new.gres},nvme:4,lustre:no_consume:4G", "a100")
+    present = "Name=nvme Count=4\nNodeName=gpu2 Name=gpu File=/dev/nvidia[0-1]\n"
+    mixed = gres_conf(present, NEW_GRES, "gpu2", NODES, {"nvme"})
+    assert mixed.splitlines()[0] == "Name=nvme Count=4"
+    assert len(mixed.splitlines()) == 3
+    back = gres_conf(mixed, present, "gpu2", NODES, {"nvme"})
+    assert back == present
+
+
+def test_a_gres_conf_that_includes_another_file_is_refused() -> None:
+    """Slurm would read the line `NodeName=gpu[1,3] Include x` as none of these nodes' GPUs."""
+    with pytest.raises(MigrateError, match=r"gres.conf:2: Include more.conf: cure"):
+        gres_conf("# ours\nInclude more.conf\n", NEW_GRES, "gpu2", NODES)
