@@ -16,7 +16,13 @@ from roost_slurm.migrate.migrate_files import (
     slurm_conf,
     with_others,
 )
-from roost_slurm.site.conf_text import all_lines, conf_lines, read_conf, replace_conf
+from roost_slurm.site.conf_text import (
+    all_lines,
+    conf_lines,
+    copy_of_slurmd,
+    read_conf,
+    replace_conf,
+)
 from roost_slurm.text import commands
 from roost_slurm.text.squeue import parse_queue
 from roost_slurm.text.tres import GPU, SEAT_TOKEN
@@ -62,6 +68,8 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the command; return its exit code."""
     try:
+        if why := copy_of_slurmd(args.slurm_folder):
+            raise MigrateError(why)
         steps = _steps(args)
         if args.features:
             return _add_features(args, [step.node for step in steps])

@@ -89,6 +89,16 @@ def _lines_of(
                 yield from _lines_of(included, folder, version, cluster, depth - 1)
 
 
+def copy_of_slurmd(folder: Path) -> str:
+    """Say that a folder holds what slurmd fetched in configless mode; "" where it does not."""
+    if folder.resolve().name != "conf-cache" and folder != Path("/run/slurm/conf"):
+        return ""
+    return (
+        f"{folder}: slurmd's copy of the controller's files, which it replaces; cure: run this on"
+        " the controller (docs/install.md, Configless Slurm)"
+    )
+
+
 def read_conf(path: Path) -> str:
     """Return a file's text.
 

@@ -158,6 +158,15 @@ def test_a_step_leaves_what_it_does_not_know_of(slurm: FakeSlurm) -> None:
     assert (slurm.etc / "gres.conf").read_text().count("nvme") == 1
 
 
+def test_slurmds_copy_of_the_controllers_files_is_left_alone(
+    slurm: FakeSlurm, capsys: pytest.CaptureFixture[str]
+) -> None:
+    slurm.etc = slurm.etc.rename(slurm.folder / "conf-cache")
+    assert slurm.migrate("--features") == 2
+    assert "cure: run this on the controller" in capsys.readouterr().err
+    assert (slurm.etc / "slurm.conf").read_text() == CONF
+
+
 def test_slurm_that_does_not_answer_is_said(
     slurm: FakeSlurm, capsys: pytest.CaptureFixture[str]
 ) -> None:
