@@ -4,6 +4,7 @@ import socket
 import time
 import weakref
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -12,6 +13,7 @@ from tests.daemon.running import config, running
 
 from roost_engine.domain.errors import ConfigError
 from roost_engine.domain.events import LoadSeen, TopologySeen
+from roost_engine.domain.model import JobId, Placement
 from roost_engine.engine import Engine, EngineConfig
 from roost_engine.job_record import JobState
 from roost_engine.plugins.plugins import Policies
@@ -23,6 +25,7 @@ from roost_proto.v1 import operator_pb2 as pb
 from roost_proto.v1 import telemetry_pb2 as probe_pb
 from roost_slurm.hooks import heartbeat
 from roost_slurm.text.squeue import SlurmJobState
+from roostd.app.daemon import UPKEEP_S
 from roostd.config.config import Config
 from roostd.ops.folders import StateFolderInUse
 from roostd.slurm.jobs import NO_LEASE
@@ -497,6 +500,36 @@ async def test_a_journal_that_cannot_be_written_does_not_stop_placement(
 
         assert "journal: database or disk is full" in status.slurm_fault
         assert daemon.count("roost_journal_dropped_records") > 0
+
+
+async def test_a_run_of_the_journal_of_twice_its_size_ends_though_a_pin_is_under_way(
+    slurm: SlurmStandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_pin, pin = asyncio.Event(), slurm.pin
+
+    async def slow_pin(job_id: JobId, placement: Placement, **options: Any) -> None:
+        await may_pin.wait()
+        await pin(job_id, placement, **options)
+
+    monkeypatch.setattr(slurm, "pin", slow_pin)
+    async with running(slurm, config(tmp_path)) as daemon:
+        parts, state = daemon.daemon.parts, daemon.daemon.state
+        (job_id,) = slurm.submit(gpus_per_node=1)
+        await daemon.until(lambda: not parts.applier.is_idle, "a pin is under way")
+        first, recorder = state.engine, parts.recorder
+        size = recorder._open_journal().run_bytes
+
+        recorder._run_bytes_limit = size - 1
+        for _ in range(2):  # rounds of upkeep
+            await asyncio.sleep(UPKEEP_S)
+        assert recorder.wants_new_run
+        assert state.engine is first
+
+        recorder._run_bytes_limit = size // 3
+        await daemon.until(lambda: state.engine is not first, "a fresh engine")
+        recorder._run_bytes_limit = 1 << 30
+        may_pin.set()
+        await daemon.until_running(job_id)
 
 
 async def test_a_damaged_journal_is_put_aside(slurm: SlurmStandIn, tmp_path: Path) -> None:
