@@ -9,7 +9,7 @@ from typing import Any
 import grpc
 import pytest
 from tests.daemon.rpc.probes import floats, hello, sample
-from tests.daemon.running import config, running
+from tests.daemon.running import PATIENCE_S, config, running
 
 from roost_engine.domain.errors import ConfigError
 from roost_engine.domain.events import LoadSeen, TopologySeen
@@ -384,6 +384,23 @@ async def test_what_was_decided_is_still_known_after_a_restart(
         assert [allocation.node for allocation in job.planned] == ["n1"]
         assert job.planned == job.allocated
         assert daemon.daemon.state.clock.now_s() >= first_s
+
+
+async def test_engine_time_continues_though_the_clock_was_set_back_while_no_roostd_ran(
+    slurm: SlurmStandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings, wall_s = config(tmp_path), time.time
+    async with running(slurm, settings) as daemon:
+        (job_id,) = slurm.submit(gpus_per_node=2)
+        await daemon.until_running(job_id)
+    reader = JournalReader(settings.paths.state_dir / FILE_NAME)
+    newest_s = max(step.event.at_s for run in reader.runs() for step in reader.steps(run))
+    reader.close()
+
+    monkeypatch.setattr(time, "time", lambda: wall_s() - 3600.0)
+    async with running(slurm, settings) as daemon:
+        now_s = daemon.daemon.state.clock.now_s()
+        assert newest_s <= now_s < newest_s + PATIENCE_S
 
 
 async def test_the_first_engine_is_freed_by_a_reload(slurm: SlurmStandIn, tmp_path: Path) -> None:
