@@ -3,6 +3,7 @@
 import argparse
 import subprocess
 import sys
+from collections import defaultdict
 from pathlib import Path
 
 from roost_slurm.command_run import answer_of
@@ -134,37 +135,42 @@ def _change(args: argparse.Namespace, steps: dict[str, Step]) -> int:
 
 def _file_of(args: argparse.Namespace, node: str) -> Path:
     """Return the file with a node's NodeName line: slurm.conf, or one that it includes."""
-    lines = all_lines(args.slurm_folder / "slurm.conf")
-    for path, line in lines:
-        if node in node_words([line]):
-            return path
+    if path := _files(args).get(node):
+        return path
     raise MigrateError(
         f"no NodeName line with {node} in {args.slurm_folder}/slurm.conf and the files that it"
         " includes; cure: --slurm-folder"
     )
 
 
+def _files(args: argparse.Namespace) -> dict[str, Path]:
+    found = dict[str, Path]()
+    for path, line in all_lines(args.slurm_folder / "slurm.conf"):
+        for node in node_words([line]):
+            found.setdefault(node, path)
+    return found
+
+
 def _add_features(args: argparse.Namespace, nodes: list[str]) -> int:
     """Write every node's feature, and nothing of its GPUs: jobs that name a model ask for it."""
-    own, new = _words_now(args), _words_of_roost(args)
-    texts = dict[Path, str]()
+    own, new, files = _words_now(args), _words_of_roost(args), _files(args)
+    changed = defaultdict[Path, dict[str, NodeWords]](dict)
     for node in nodes:
         if node not in own:
             print(f"{node} has no NodeName line: give it Feature={new[node].features} by hand")
             continue
-        conf = _file_of(args, node)
         features = joined(own[node].features, new[node].features)
         if features != own[node].features:
-            text = texts.get(conf) or read_conf(conf)
-            texts[conf] = slurm_conf(text, node, NodeWords(own[node].gres, features))
-    if not texts:
+            changed[files[node]][node] = NodeWords(own[node].gres, features)
+    if not changed:
         print("every node with a NodeName line has its feature")
         return 0
-    for conf, text in texts.items():
+    for conf, words in changed.items():
+        text = slurm_conf(read_conf(conf), words)
         _back_up(conf)
         replace_conf(conf, text)
-    names = " and ".join(map(str, texts))
-    print(f"{names} {'have' if len(texts) > 1 else 'has'} the features now. Next:")
+    names = " and ".join(map(str, changed))
+    print(f"{names} {'have' if len(changed) > 1 else 'has'} the features now. Next:")
     print("  scontrol reconfigure")
     return 0
 
@@ -187,7 +193,7 @@ def _write(args: argparse.Namespace, node: str, conf: Path, shown: list[str]) ->
     else:
         new = with_others(_words_of_roost(args)[node], own.gres)
         words = NodeWords(new.gres, joined(own.features, new.features))
-    new_conf = slurm_conf(read_conf(conf), node, words)
+    new_conf = slurm_conf(read_conf(conf), {node: words})
     present = read_conf(gres) if gres.exists() else ""
     source = read_conf(_backup_of(gres) if args.back else args.files / "gres.conf")
     # Powered-down and future nodes, too, have the lines of gres.conf that name no node.

@@ -5,7 +5,7 @@ that `roost-slurm config` made, or the site's own back, and no line of another n
 """
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from roost_slurm.site.conf_text import ConfText, conf_lines
@@ -69,32 +69,42 @@ def with_others(new: NodeWords, own: str) -> NodeWords:
     return NodeWords(",".join([new.gres, *others]), new.features)
 
 
-def slurm_conf(text: str, node: str, words: NodeWords) -> str:
-    """Return slurm.conf with other words on the line of one node, which gets a line of its own.
+def slurm_conf(text: str, words: Mapping[str, NodeWords]) -> str:
+    """Return a slurm.conf with other words on the lines of some nodes.
+
+    Nodes of one line that get the same words stay together.
 
     Raises:
-        MigrateError: the node has no NodeName line here.
+        MigrateError: a node has no NodeName line here.
     """
-    out, found = list[str](), False
+    out, missing = list[str](), set(words)
     for line in conf_lines(text):
         match = _NODE_NAME.match(line.text)
-        if not match or node not in (all_hosts := _hosts(match[2], line.text)):
+        hosts = _hosts(match[2], line.text) if match else []
+        if match is None or missing.isdisjoint(hosts):
             out += line.lines
             continue
-        found = True
-        others = [host for host in all_hosts if host != node]
-        if others:
-            rest = _by_node(match[3], all_hosts, lambda host: host != node)
-            out.append(f"{match[1]}{_list_of(others)}{rest}{line.comment}")
-        rest = _WORD.sub("", _by_node(match[3], all_hosts, lambda host: host == node))
-        added = f" Gres={words.gres}" if words.gres else ""
-        added += f" Feature={words.features}" if words.features else ""
-        out.append(f"{match[1]}{node}{added}{rest}{line.comment}")
-    if not found:
+        groups = dict[NodeWords | None, list[str]]()
+        for host in hosts:
+            groups.setdefault(words.get(host), []).append(host)
+        missing.difference_update(hosts)
+        kept = groups.pop(None, [])
+        for new, names in ((None, kept), *groups.items()):
+            if names:
+                rest = _by_node(match[3], hosts, set(names).__contains__)
+                rest = rest if new is None else _with_words(rest, new)
+                out.append(f"{match[1]}{_list_of(names)}{rest}{line.comment}")
+    for node in sorted(missing):
         raise MigrateError(
-            f"no NodeName line with {node}; cure: change its line by hand: Gres={words.gres}"
+            f"no NodeName line with {node}; cure: change its line by hand: Gres={words[node].gres}"
         )
     return "\n".join(out) + "\n"
+
+
+def _with_words(rest: str, words: NodeWords) -> str:
+    added = f" Gres={words.gres}" if words.gres else ""
+    added += f" Feature={words.features}" if words.features else ""
+    return f"{added}{_WORD.sub('', rest)}"
 
 
 def _by_node(words: str, hosts: Sequence[str], is_kept: Callable[[str], bool]) -> str:
