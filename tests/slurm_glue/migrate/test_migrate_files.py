@@ -159,7 +159,7 @@ def test_nodes_that_are_named_in_no_order_keep_it() -> None:
 
 
 def test_nodes_that_get_the_same_words_stay_on_one_line() -> None:
-    """A line for each of thousands of nodes would take minutes, and nobody could read them."""
+    """A line for each of thousands of nodes would take minutes."""
     words = {f"gpu{number}": WORDS for number in (1, 3)} | {"gpu5": NodeWords("gpu:2")}
     changed = slurm_conf("NodeName=gpu[1-5] NodeAddr=h[1-5] Gres=gpu:4\n", words)
     assert changed.splitlines() == [
