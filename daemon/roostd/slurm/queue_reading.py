@@ -26,7 +26,7 @@ from roostd.slurm.queue_view import (
 )
 from roostd.slurm.request import shares_of
 from roostd.slurm.reserved_gpus import Poll, ReservedGpus, job_id_of, reserved_gpus
-from roostd.slurm.rules.held_back import HoldingBack, is_pinned_comment
+from roostd.slurm.rules.held_back import HoldingBack, is_held_by_pin, is_pinned_comment
 from roostd.slurm.rules.opt_in import NodeKinds, kinds_of, starts_elsewhere
 
 LEFT_BY_LIMIT = "left to Slurm, which holds it back"
@@ -325,7 +325,7 @@ class _Reading:
         return starts_elsewhere(spec, self._outside_kinds[partition], hidden)
 
     def _why_blocked(self, job: QueuedJob) -> str | None:
-        if job.priority == 0:
+        if job.priority == 0 and not is_held_by_pin(job.reason, job.admin_comment):
             return "is held"
         if job.dependency:
             return f"depends on {job.dependency}"[:LONGEST_REASON]

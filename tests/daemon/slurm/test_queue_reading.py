@@ -109,6 +109,22 @@ async def test_a_reason_outlives_a_start_between_squeue_and_scontrol(watcher: Wa
         assert watcher.view.unmanaged[job_id].startswith("may get 49999999 nodes")
 
 
+async def test_a_job_that_slurm_holds_for_its_pin_waits_on(watcher: Watcher) -> None:
+    """So that it is placed again; a job that a user holds does not wait."""
+    (job_id,) = watcher.slurm.submit(gpus=2)
+    await watcher.poll()
+    snapshot = await watcher.slurm.queue()
+    (job,) = snapshot.jobs
+    stamp = "roost:lease was=TresPerNode:gres:gpu:2"
+    for reason, is_blocked in (("BadConstraints", False), ("JobHeldUser", True)):
+        held = replace(job, priority=0, reason=reason, admin_comment=stamp)
+        seen = replace(snapshot, jobs=(held,))
+        watcher.slurm.queue = lambda seen=seen: _same(seen)  # type: ignore[method-assign, misc]
+        await watcher.poll()
+        assert (job_id in watcher.view.blocked) is is_blocked
+        assert (job_id in watcher.view.waiting) is not is_blocked
+
+
 async def test_a_job_whose_partition_is_up_again_is_queued(watcher: Watcher) -> None:
     down = SiteRules(partitions={"main": Partition(name="main", state="DOWN")})
     watcher.site = SiteView(rules=down, hand_over_s=30.0)
