@@ -270,6 +270,32 @@ async def test_a_job_that_was_pinned_once_shows_slurms_newest_priority(watcher: 
         assert event.job.priority == priority
 
 
+# -- GPUs in parts -----------------------------------------------------------------------------
+
+
+async def test_a_gpu_with_shards_of_a_running_job_is_held_by_one_job(watcher: Watcher) -> None:
+    (job_id,) = watcher.slurm.submit(gpus=1)
+    await watcher.pin(job_id, "n1", 3)
+    snapshot = await watcher.slurm.queue()
+    (job,) = snapshot.jobs
+    (held,) = snapshot.details[job.number].allocated
+    parts = replace(held, gpu_indices=(), shared_indices=held.gpu_indices)
+    details = {job.number: replace(snapshot.details[job.number], allocated=(parts,))}
+    seen = replace(snapshot, jobs=(replace(job, time_limit_s=60.0),), details=details)
+    watcher.slurm.queue = lambda: _same(seen)  # type: ignore[method-assign]
+    own, event = await watcher.poll()
+    assert isinstance(own, JobStarted)
+    assert isinstance(event, JobStarted)
+    assert [(share.node, share.gpu_indices) for share in own.shares] == [("n1", ())]
+    assert event.job_id == "shards n1:3"
+    assert event.shares == (NodeShare(NodeName("n1"), (3,)),)
+    assert event.end_s is not None
+    assert await watcher.poll() == ()
+    ended = replace(seen, jobs=())
+    watcher.slurm.queue = lambda: _same(ended)  # type: ignore[method-assign]
+    assert ("JobEnded", "shards n1:3") in await watcher.kinds()
+
+
 # -- reservations of GPUs ----------------------------------------------------------------------
 
 RESERVED = Reservation(
