@@ -35,6 +35,7 @@ from roost_engine.domain.events import (
     PreemptionRefused,
     QuotasSeen,
     SharesSeen,
+    SharingWithdrawn,
     SpeedSeen,
     Tick,
     TimerPinned,
@@ -290,8 +291,8 @@ class Engine:
             case LinksSeen():
                 if (running := self._table.jobs.get(event.job_id)) is not None:
                     running.note_links(event.nvlink_frac, event.pcie_frac, event.nic_frac)
-            case MemorySeen():
-                pass  # what jobs that share GPUs need; the seating has noted it
+            case MemorySeen() | SharingWithdrawn():
+                pass  # the seating has noted it
             case JobsStopped():
                 for job_id in event.job_ids:
                     self._preemption.requeue(job_id, event.at_s, actions)

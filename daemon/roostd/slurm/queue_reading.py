@@ -195,7 +195,7 @@ class _Reading:
         """Return the request of a running job; read once, as reading all at each poll is slow."""
         is_same = self._lives.is_same(job_id)
         if is_same and job_id in self._before.requests:
-            return self._before.requests[job_id]
+            return self._present(self._before.requests[job_id], detail)
         if job.start_epoch_s is None or parse_stamp(job.admin_comment) is None:
             return None
         asked = self._before.waiting.get(job_id) if is_same else None
@@ -203,6 +203,14 @@ class _Reading:
         if isinstance(spec, Unmanaged):
             return None
         return spec, self._reader.to_engine_s(job.start_epoch_s)
+
+    def _present(self, request: Request | None, detail: JobDetail | None) -> Request | None:
+        """Return the request of a running job as it is once its owner takes the opt-in back."""
+        if request is None or detail is None or not request[0].shares_gpus:
+            return request
+        if self._reader.opts_in(detail):
+            return request
+        return replace(request[0], shares_gpus=False), request[1]
 
     def add_pending(self, job: QueuedJob, job_id: JobId) -> None:
         """Add a job that waits."""
