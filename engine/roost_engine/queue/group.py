@@ -1,7 +1,6 @@
 """A group: the queued jobs of one demand, which have capacity or not together."""
 
 from bisect import bisect_left
-from collections.abc import Mapping
 from heapq import heappop, heappush
 from math import inf
 from typing import NamedTuple, Protocol, TypeAlias
@@ -159,11 +158,6 @@ class Group:
     def place_of(self, entry: tuple[SortKey, JobId]) -> int:
         """Return the position of an entry in job_ids."""
         return bisect_left(self.job_ids, entry)
-
-    def sort_by(self, keys: Mapping[JobId, SortKey]) -> None:
-        """Sort the jobs by other keys; every job has one."""
-        offered = (job_id for job_id in self.since_s if job_id not in self.deferred)
-        self.job_ids = sorted((keys[job_id], job_id) for job_id in offered)
 
     def has_since(self, limit_s: float) -> bool:
         """Return whether some job may have waited since then; True also for a job that has left.

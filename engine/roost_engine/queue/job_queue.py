@@ -6,7 +6,7 @@ of a pass depends on how many kinds of jobs wait, not on how many jobs.
 """
 
 from bisect import insort
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from heapq import heappop, heappush
 from math import inf
 
@@ -182,7 +182,8 @@ class JobQueue:
         """Recall groups that may have capacity now, rank the jobs; return whether a pass is due."""
         if self._generation != self._order.generation:
             self._generation, self._is_due = self._order.generation, True
-            self._sort({one: self._order.key_again(job, at_s) for one, job in self._jobs.items()})
+            key_again = self._order.key_again
+            self._put_in_order(sorted((key_again(job, at_s), one) for one, job in self._jobs.items()))
         if cluster.free.freed:
             self._note_freed(cluster.take_freed_nodes(), cluster, candidates)
         is_due = self._is_due or (self._left_s is not None and at_s > self._left_s)
@@ -393,12 +394,17 @@ class JobQueue:
     def _rank(self, cluster: Cluster, mark: QueueMark) -> None:
         """Sort every job by an order without lasting keys."""
         ranked = self._order.rank(self.view(cluster, mark.at_s))
+        self._put_in_order(((place,), job_id) for place, job_id in enumerate(ranked))
         self._ranked = mark
-        self._sort({job_id: (place,) for place, job_id in enumerate(ranked)})
 
-    def _sort(self, keys: Mapping[JobId, SortKey]) -> None:
+    def _put_in_order(self, sorted_jobs: Iterable[tuple[SortKey, JobId]]) -> None:
         for group in self._groups.values():
-            group.sort_by(keys)
-            for job_id in group.since_s:
-                key = self._jobs[job_id].sort_key = keys[job_id]
-                self._entries[job_id] = group, key
+            group.job_ids.clear()
+        entries, jobs = self._entries, self._jobs
+        for entry in sorted_jobs:
+            key, job_id = entry
+            group = entries[job_id][0]
+            entries[job_id] = group, key
+            jobs[job_id].sort_key = key
+            if job_id not in group.deferred:
+                group.job_ids.append(entry)
