@@ -17,13 +17,9 @@ from roost_engine.policies.protocols import RunEnded, WaitEnded
 from roost_engine.policies.slots import FaultLog
 from roost_engine.prediction.backlog import Backlog
 from roost_engine.prediction.noted_dict import NotedDict
-<<<<<<< HEAD
-from roost_engine.prediction.run_time.history import HistoryState, RunTimeHistory
-from roost_engine.prediction.run_time.prediction_skill import PredictionSkill, SkillState
-=======
 from roost_engine.prediction.run_time.history import RunTimeHistory
 from roost_engine.prediction.run_time.history_state import HistoryState
->>>>>>> main
+from roost_engine.prediction.run_time.prediction_skill import PredictionSkill, SkillState
 from roost_engine.prediction.run_time.run_time_model import (
     HISTORY_NAME,
     BlendedRunTimes,
@@ -169,9 +165,7 @@ class Predictors:
     def state_without_tables(self) -> PredictorsState:
         """Return what was learned and is in none of the `tables`."""
         speed = SpeedState(stretches=self.speed.stretches())
-        return PredictorsState(
-            speed=speed, users=self.users.state(), skill=self.skill.state()
-        )
+        return PredictorsState(speed=speed, users=self.users.state(), skill=self.skill.state())
 
     def tables(self) -> Mapping[str, NotedDict[Any, Any]]:
         """Return the tables of what was learned as they are now, by name."""

@@ -183,7 +183,9 @@ class JobQueue:
         if self._generation != self._order.generation:
             self._generation, self._is_due = self._order.generation, True
             key_again = self._order.key_again
-            self._put_in_order(sorted((key_again(job, at_s), one) for one, job in self._jobs.items()))
+            self._put_in_order(
+                sorted((key_again(job, at_s), one) for one, job in self._jobs.items())
+            )
         if cluster.free.freed:
             self._note_freed(cluster.take_freed_nodes(), cluster, candidates)
         is_due = self._is_due or (self._left_s is not None and at_s > self._left_s)

@@ -107,7 +107,8 @@ _DECISIONS = [
 
 
 _WRONG = ("-1", "{a: 1}", "soon", "true", ".nan", ".inf")
-_SWITCHES = [(name, "true") for name in ("earned_trust", "moves", "reads_limits", "waits_for_quiet")]
+_SWITCH_NAMES = ("earned_trust", "moves", "reads_limits", "waits_for_quiet")
+_SWITCHES = [(name, "true") for name in _SWITCH_NAMES]
 _WRONG_DECISIONS = [
     (section, name, wrong)
     for section, name in _DECISIONS

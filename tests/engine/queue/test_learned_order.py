@@ -132,7 +132,7 @@ def test_only_one_job_gains_from_being_moved_past_the_same_old_one() -> None:
 def distrusted() -> Predictors:
     """Return predictors that have put the last jobs in the wrong order."""
     predictors = taught()
-    for number in range(160):
+    for number in range(320):
         predictors.skill.expect(JobId(str(number)), 1e6 / (number + 1.0))
         predictors.skill.end(JobId(str(number)), number + 1.0)
     assert predictors.skill.trust_frac == 0.0

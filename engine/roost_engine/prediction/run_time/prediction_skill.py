@@ -8,7 +8,7 @@ is the Gini correlation of the two (Schechtman and Yitzhaki, Communications in S
 count most, as they do in the wait of the jobs behind them; the root keeps a single run of weeks
 from deciding alone. A constant error changes nothing, because it changes no order.
 
-Predictions with a skill of a tenth are trusted wholly: they order jobs well where they err by a
+Predictions with a skill of a twentieth are trusted wholly: they order jobs well where they err by a
 factor of seven (docs/results/order.md). Trust changes in steps, since the queue is sorted again.
 """
 
@@ -22,9 +22,9 @@ from numpy.typing import NDArray
 from roost_engine.domain.model import JobId
 
 _RUN_COUNT = 1_024  # runs that count
-_FEWEST_RUNS = 100  # with fewer, nothing is known of the skill
+_FEWEST_RUNS = 300  # with fewer, nothing is known of the skill
 _COUNTED_EVERY = 16  # runs
-_WHOLE_TRUST_SKILL = 0.1
+_WHOLE_TRUST_SKILL = 0.05
 _LEAST_STEP = 0.25
 _MOST_EXPECTED = 100_000
 

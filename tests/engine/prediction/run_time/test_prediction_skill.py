@@ -31,6 +31,10 @@ def right(count: int, factor: float = 1.0) -> list[tuple[float, float]]:
     return [(factor * run_s, run_s) for _, run_s in by_chance(count)]
 
 
+def wrong(count: int) -> list[tuple[float, float]]:
+    return [(1.0 / run_s, run_s) for _, run_s in by_chance(count)]
+
+
 @pytest.mark.parametrize(
     ("runs", "skill"),
     [
@@ -64,18 +68,17 @@ def test_skill_is_what_the_pairs_say(runs: list[tuple[float, float]]) -> None:
 
 
 def test_predictions_are_trusted_while_little_is_known() -> None:
-    assert seen([(2.0, 4.0), (1.0, 9.0)] * 49).trust_frac == 1.0
+    assert seen([(2.0, 4.0), (1.0, 9.0)] * 149).trust_frac == 1.0
     assert seen([]).state() == SkillState()
 
 
 def test_predictions_that_order_by_chance_lose_trust() -> None:
     skills = [seen(by_chance(1_000, seed)) for seed in range(10)]
-    assert sum(skill.trust_frac for skill in skills) < 3.0
-    assert all(skill.generation for skill in skills)
+    assert sum(skill.trust_frac for skill in skills) < 6.0
 
 
 def test_predictions_that_order_the_wrong_way_lose_all_trust() -> None:
-    assert seen([(1.0 / run_s, run_s) for _, run_s in by_chance(1_000)]).trust_frac == 0.0
+    assert seen(wrong(1_000)).trust_frac == 0.0
 
 
 @pytest.mark.parametrize("factor", [1.0, 1e-3, 50.0])
@@ -85,8 +88,8 @@ def test_predictions_that_order_well_are_trusted_however_far_off(factor: float) 
 
 
 def test_trust_comes_back() -> None:
-    skill = seen(by_chance(600))
-    assert skill.trust_frac < 1.0
+    skill = seen(wrong(600))
+    assert skill.trust_frac == 0.0
     generation = skill.generation
     seen(right(1_000), skill)
     assert (skill.trust_frac, skill.generation > generation) == (1.0, True)
