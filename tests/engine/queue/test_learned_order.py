@@ -152,7 +152,12 @@ def test_where_predictions_order_jobs_the_wrong_way_the_first_to_come_goes_first
 @pytest.mark.parametrize("fields", [{}, {"precedence": 1}, {"priority": 7}, {"eligible_s": 50.0}])
 def test_a_key_that_is_made_again_is_the_one_of_the_present_trust(fields: dict[str, float]) -> None:
     predictors = taught()
-    order, record = LearnedOrder(FREE, predictors), waiting(of(LONG, "1", submit_s=5.0, **fields))
+    order, record = (
+        LearnedOrder(FREE, predictors),
+        waiting(
+            replace(of(LONG, "1", submit_s=5.0), **fields)  # type: ignore[arg-type]
+        ),
+    )
     before = order.key(record, 6.0)
     assert order.key_again(record, 7.0) == before
     predictors.skill = distrusted().skill
