@@ -25,8 +25,9 @@ from roost_sim.traces.arrival import Arrival
 WINDOW_S, PATIENCE_S = 20_000.0, 600.0
 NODES, GPUS = 4, 8
 VICTIM = "victim"
-BOUNDED = LearnedOrderConfig(window_s=WINDOW_S, window_backlogs=0.0)
-UNBOUNDED = LearnedOrderConfig(window_s=inf, ageing=1e6)
+# The runs of a stream are alike: an order that has to earn trust would serve them as they came.
+BOUNDED = LearnedOrderConfig(window_s=WINDOW_S, window_backlogs=0.0, earned_trust=False)
+UNBOUNDED = LearnedOrderConfig(window_s=inf, ageing=1e6, earned_trust=False)
 
 
 def comes(job_id: str, submit_s: float, work_s: float, gpus: int, nodes: int = 1) -> Arrival:
