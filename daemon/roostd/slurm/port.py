@@ -193,4 +193,8 @@ class SlurmPort(Protocol):
 
         Jobs whose comment has the reason already cost no call. Tasks that share an array's record
         share its comment, which gets the reason of one of them.
+
+        Raises:
+            SlurmRefused: one of the calls was refused; the others were made, or most of them.
+            SlurmTimeout: Slurm did not answer in time.
         """

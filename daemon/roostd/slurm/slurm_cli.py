@@ -67,6 +67,7 @@ _JUDGED = "allocation failure"  # sbatch --test-only: Slurm takes no such job no
 _READING_FRAC = 0.1  # of the time: crowds are looked at less often
 _DUMP_INTERVAL_S_PER_JOB = 0.25e-3  # so that packing the queue costs slurmctld a few percent
 _CANCELLABLE = (SlurmJobState.PENDING, SlurmJobState.RUNNING, SlurmJobState.CONFIGURING)
+_MOST_REFUSALS = 3  # of the comments in one announcement
 _IDS_PER_CALL = 400  # stays far below the kernel's limit for one argument, 128 KiB
 
 
@@ -314,8 +315,16 @@ class SlurmCli:
     async def announce(self, reasons: Mapping[JobId, str]) -> None:
         """See SlurmPort."""
         await self.queue()  # an older stamp would erase the request that a pin saved in it
+        refusals = list[SlurmRefused]()
         for comment, job_ids in comments_of(self._dumped, reasons).items():
-            await self._for_all(job_ids, partial(commands.set_admin_comment, text=comment))
+            try:
+                await self._for_all(job_ids, partial(commands.set_admin_comment, text=comment))
+            except SlurmRefused as error:  # of one job, which keeps no reason from the others
+                refusals.append(error)
+                if len(refusals) >= _MOST_REFUSALS:
+                    break  # slurmctld may have gone, and each command then takes seconds
+        if refusals:
+            raise refusals[-1]
 
     async def _for_all(
         self, job_ids: Sequence[JobId], argv_of: Callable[[Sequence[JobId]], Argv]
