@@ -33,7 +33,7 @@ def set_gauges(metrics: Metrics, state: DaemonState, recorder: Recorder) -> None
 
 def status_line(state: DaemonState) -> str:
     """Return how many jobs wait and were placed, and the faults."""
-    faults = [state.slurm_fault, state.owner_fault]
+    faults = [state.slurm_fault, state.owner_fault, state.stranded_fault()]
     faults += [state.policy_fault, state.run_times_fault, state.journal_fault]
     waiting = len(state.engine.waiting())
     counts = f"{waiting} jobs wait, {state.engine.decision_count} placed"
