@@ -50,7 +50,7 @@ class WaitReasons:
     def take(self) -> dict[JobId, str]:
         """Return the reasons to announce now, and begin to collect the next ones.
 
-        None are returned while Slurm is left alone after a refusal: they go on being collected.
+        None are returned while Slurm is left alone after a refusal: they are still collected.
         """
         if self._state.clock.now_s() < self._paused_until_s:
             return {}
