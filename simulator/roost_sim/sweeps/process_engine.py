@@ -92,7 +92,7 @@ class _Crew:
         context = multiprocessing.get_context("spawn")
         ours, theirs = context.Pipe()
         process = context.Process(target=_work, args=(theirs, self.sweep), daemon=True)
-        with _without_interrupts():
+        with without_interrupts():
             process.start()
             theirs.close()  # so that the end of the process is the end of the pipe
             worker = _Worker(process, ours)
@@ -117,7 +117,7 @@ class _Crew:
 
 
 @contextmanager
-def _without_interrupts() -> Iterator[None]:
+def without_interrupts() -> Iterator[None]:
     """Block SIGINT for a moment here, and for good in the processes that are started meanwhile.
 
     A new process imports for a second before it ignores SIGINT: Ctrl-C would show its traceback.
