@@ -28,6 +28,7 @@ def set_gauges(metrics: Metrics, state: DaemonState, recorder: Recorder) -> None
     metrics.journal_fault.set(bool(state.journal_fault))
     metrics.journal_dropped.set(recorder.dropped_count)
     metrics.slurm_fault.set(bool(state.slurm_fault_now()))
+    metrics.stranded_gpus.set(sum(state.stranded_gpus.values()))
     metrics.policy_fault.set(bool(state.policy_fault or state.run_times_fault))
 
 
