@@ -42,7 +42,7 @@ def test_a_requeued_job_is_released_without_the_pin_that_roostd_has_forgotten(
 
     with grpc.insecure_channel(f"unix:{stack.folder}/admin.sock") as channel:
         request = mode_pb2.SetModeRequest(partition="main", mode=operator_pb2.MODE_SHADOW)
-        mode_pb2_grpc.ModeAdminStub(channel).SetMode(request)  # type: ignore[no-untyped-call]
+        mode_pb2_grpc.ModeAdminStub(channel).SetMode(request)
 
     until(lambda: _detail(stack, job_id).admin_comment.startswith("roost:let-go"), "released")
     assert _detail(stack, job_id).required_nodes == ""

@@ -264,6 +264,17 @@ class MemorySeen:
 
 
 @value(kw_only=True)
+class SharingWithdrawn:
+    """The owner of a running job that may share GPUs wants it to share none any more.
+
+    No other job joins it. A job that is beside it already stays.
+    """
+
+    at_s: float
+    job_id: JobId
+
+
+@value(kw_only=True)
 class TimerPinned:
     """An operator set a timer of the gate by hand, or returned it to the gate.
 
@@ -342,6 +353,7 @@ Event: TypeAlias = (
     | SpeedSeen
     | LinksSeen
     | MemorySeen
+    | SharingWithdrawn
     | TimerPinned
     | QuotasSeen
     | SharesSeen

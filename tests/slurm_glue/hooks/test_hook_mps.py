@@ -325,6 +325,6 @@ def test_slurm_tells_the_jobs_of_a_node(
         slurm.wait_for_state(job_id, "RUNNING")
     conf = str(slurm.folder.slurm_conf)
     assert slurm.state(waiting) == "PENDING"
-    assert hooks.ask_jobs_on_node(HookEnv(job_id=1, node="n1"), conf) == {int(here)}
+    assert hooks.ask_jobs_on_node(HookEnv(job_id=1, node="n1"), conf) == frozenset({int(here)})
     assert hooks.ask_jobs_on_node(HookEnv(job_id=1, node="n1"), "/nowhere/slurm.conf") is None
     assert hooks.ask_jobs_on_node(HookEnv(job_id=1, node=None), conf) is None

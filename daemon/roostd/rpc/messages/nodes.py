@@ -140,6 +140,10 @@ def node_problems(
             " links and load are not used; check gres.conf"
         )
     yield from report.hello.problems
+    for gpu in range(gpu_count):
+        if (name, gpu) in state.foreign:
+            used_gib = state.foreign[name, gpu].memory.used_bytes / (1 << 30)
+            yield f"GPU {gpu}: no job there holds {used_gib:.1f} GiB in use; see roostctl waste"
 
 
 def _add_report(message: pb.Node, report: NodeReport) -> None:
