@@ -291,8 +291,12 @@ class Engine:
             case LinksSeen():
                 if (running := self._table.jobs.get(event.job_id)) is not None:
                     running.note_links(event.nvlink_frac, event.pcie_frac, event.nic_frac)
-            case MemorySeen() | SharingWithdrawn():
-                pass  # the seating has noted it
+            case MemorySeen():
+                pass  # what jobs that share GPUs need; the seating has noted it
+            case SharingWithdrawn():
+                joining = () if self.seating is None else self.seating.joining(event.job_id)
+                why = f"job {event.job_id} is to share its GPUs no more"
+                self._table.place_again(joining, why, event.at_s, actions)
             case JobsStopped():
                 for job_id in event.job_ids:
                     self._preemption.requeue(job_id, event.at_s, actions)

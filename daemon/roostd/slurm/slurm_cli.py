@@ -56,6 +56,7 @@ from roostd.slurm.request import (
     pin_calls,
     unpin_calls,
 )
+from roostd.slurm.rules.held_back import is_held_by_pin
 from roostd.slurm.rules.hidden_nodes import HiddenNodes
 from roostd.slurm.rules.rules_reader import RulesReader
 from roostd.slurm.rules.site_rules import SiteRules
@@ -341,8 +342,9 @@ class SlurmCli:
         detail = await self._detail(job_id)
         if detail is None:
             raise JobNotWaiting(job_id, "gone")
-        if detail.state is not SlurmJobState.PENDING or detail.is_held:
-            raise JobNotWaiting(job_id, HELD_STATE if detail.is_held else detail.state.lower())
+        is_held = detail.is_held and not is_held_by_pin(detail.reason, detail.admin_comment)
+        if detail.state is not SlurmJobState.PENDING or is_held:
+            raise JobNotWaiting(job_id, HELD_STATE if is_held else detail.state.lower())
         if detail.admin_comment.startswith(OTHERS):
             raise JobNotWaiting(job_id, "leased by another roostd")
         return detail

@@ -267,7 +267,8 @@ class MemorySeen:
 class SharingWithdrawn:
     """The owner of a running job that may share GPUs wants it to share none any more.
 
-    No other job joins it. A job that is beside it already stays.
+    No other job joins it, nor one that is placed beside it and has not started. A job that runs
+    beside it stays.
     """
 
     at_s: float

@@ -141,6 +141,10 @@ class Seating:
             case _:
                 self._examined.clear()
 
+    def joining(self, job_id: JobId) -> list[JobId]:
+        """Return the jobs that are placed beside another and have not started yet."""
+        return [one for one in self.seats.partners(job_id) if one in self._table.placing]
+
     def corrected(self) -> list[CorrectedPair]:
         """Return the pairs that runs have corrected, for operators."""
         return [] if self._learning is None else self._learning.corrected()

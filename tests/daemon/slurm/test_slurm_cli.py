@@ -219,6 +219,31 @@ async def test_a_job_that_does_not_wait_is_not_pinned(
     assert commands.updates == []
 
 
+@pytest.mark.parametrize(
+    ("reason", "comment", "is_unpinned"),
+    [
+        ("BadConstraints", "roost:lease was=TresPerNode:gres/gpu:2", True),
+        ("JobHeldUser", "roost:lease was=TresPerNode:gres/gpu:2", False),
+        ("BadConstraints", "roost:lease", False),  # the user's own request
+    ],
+)
+async def test_a_job_that_slurm_holds_for_its_pin_is_unpinned(
+    commands: RecordedCommands, port: SlurmCli, reason: str, comment: str, is_unpinned: bool
+) -> None:
+    """The types of its nodes changed between pin and start."""
+    record = re.sub(r"Priority=\d+", "Priority=0", RECORDS[LEASED])
+    record = re.sub(r"Reason=\S+", f"Reason={reason}", record)
+    record = record.replace("AdminComment=roost:lease", f"AdminComment={comment}")
+    commands.answer(f"job {LEASED}", record)
+    if is_unpinned:
+        assert await port.unpin(LEASED, 60) == reason
+        assert commands.updates[0]["StartTime"] == "now+60"
+        return
+    with pytest.raises(JobNotWaiting, match="is held, not waiting"):
+        await port.unpin(LEASED, 60)
+    assert commands.updates == []
+
+
 @pytest.mark.parametrize(("owner", "is_mine"), [("1f", True), ("2e", False)])
 async def test_a_job_that_another_roostd_has_leased_is_never_changed(
     commands: RecordedCommands, owner: str, is_mine: bool

@@ -127,6 +127,23 @@ def test_no_job_joins_one_whose_owner_took_the_opt_in_back() -> None:
     assert site.placement("4").seat == 0
 
 
+def test_a_job_that_has_not_started_beside_one_that_opts_out_waits_again() -> None:
+    site = harness()
+    site.run(asks("1"), asks("2"))
+    site.queue(asks("3"))
+    assert site.placement("3").seat == 1
+    [host] = [
+        one for one in "12" if site.placement(one).gpu_indices == site.placement("3").gpu_indices
+    ]
+    site.feed(SharingWithdrawn(at_s=site.now_s, job_id=JobId(host)))
+    # In the same pass it is placed beside the other one.
+    assert site.state("3") is JobState.PLACING
+    assert site.placement("3").gpu_indices != site.placement(host).gpu_indices
+    site.feed(SharingWithdrawn(at_s=site.now_s, job_id=JobId("2" if host == "1" else "1")))
+    assert site.state("3") is JobState.WAITING
+    site.engine.check_invariants()
+
+
 def report(site: EngineHarness, job_id: str, speed_frac: float) -> None:
     site.feed(SpeedSeen(at_s=site.now_s, job_id=JobId(job_id), speed_frac=speed_frac))
 

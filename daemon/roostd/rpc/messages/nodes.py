@@ -143,7 +143,7 @@ def node_problems(
     for gpu in range(gpu_count):
         if (name, gpu) in state.foreign:
             used_gib = state.foreign[name, gpu].memory.used_bytes / (1 << 30)
-            yield f"GPU {gpu}: no job there holds {used_gib:.1f} GiB in use; see roostctl waste"
+            yield f"GPU {gpu}: processes of no job there use {used_gib:.1f} GiB; see roostctl waste"
 
 
 def _add_report(message: pb.Node, report: NodeReport) -> None:

@@ -42,7 +42,7 @@ def test_a_node_tells_of_memory_that_no_job_holds(state: DaemonState) -> None:
     state.foreign[NodeName("n2"), 1] = Foreign(ForeignMemory(5 << 30), None, 0.0)
 
     assert list(nodes.node(state, N1, {}).problems) == [
-        "GPU 2: no job there holds 5.0 GiB in use; see roostctl waste"
+        "GPU 2: processes of no job there use 5.0 GiB; see roostctl waste"
     ]
 
 
