@@ -11,7 +11,7 @@ from tests.daemon.rpc.probes import floats, hello, sample
 from tests.daemon.running import config, running
 
 from roost_engine.domain.errors import ConfigError
-from roost_engine.domain.events import LoadSeen, TopologySeen
+from roost_engine.domain.events import LoadsSeen, TopologySeen
 from roost_engine.engine import Engine, EngineConfig
 from roost_engine.job_record import JobState
 from roost_engine.plugins.plugins import Policies
@@ -361,7 +361,7 @@ async def test_a_replay_of_the_journal_gives_the_same_actions_byte_for_byte(
             assert encode(engine.step(step.event)) == encode(step.actions)
         engine.check_invariants()
     reader.close()
-    assert {LoadSeen, TopologySeen} <= kinds
+    assert {LoadsSeen, TopologySeen} <= kinds
 
 
 async def test_what_was_decided_is_still_known_after_a_restart(
