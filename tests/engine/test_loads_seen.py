@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from random import Random
 
 import numpy as np
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.engine.busy_day import busy_day
 
@@ -15,6 +15,7 @@ from roost_engine.plugins.plugins import Policies
 from roost_engine.testing.builders import delay_policies
 from roost_formats.journal.codec import encode
 
+LOUDEST = np.array([1.0, 1.0, 5e10, 4e11], dtype=np.float32)
 DAYS = {seed: busy_day(seed).events for seed in range(3)}
 
 
@@ -26,7 +27,7 @@ def with_loads(events: Sequence[Event], random: Random) -> list[Event]:
         if random.random() < 0.2:
             some = tuple(random.sample(names, random.randint(1, len(names))))
             loads = [[[random.random() for _ in range(4)] for _ in range(8)] for _ in some]
-            load = np.array(loads, dtype=np.float32) * np.float32([1.0, 1.0, 5e10, 4e11])
+            load = np.array(loads, dtype=np.float32) * LOUDEST
             told.append(Tick(at_s=event.at_s))
             told.append(LoadsSeen(at_s=event.at_s, names=some, load=load))
         told.append(event)
@@ -42,6 +43,7 @@ def one_by_one(event: Event) -> Sequence[Event]:
     ]
 
 
+@settings(max_examples=12)  # each a day of 300 events, twice
 @given(st.sampled_from(sorted(DAYS)), st.integers(0, 1 << 32), st.booleans())
 def test_the_same_actions_follow(seed: int, load_seed: int, delays: bool) -> None:
     def engine() -> Engine:
