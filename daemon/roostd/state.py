@@ -172,7 +172,7 @@ class DaemonState:
         gpu_memory: what earlier runs of kinds of jobs used; learned where jobs may share GPUs.
         first_shares: what each job got at the start of its present or last run: Slurm takes back
             the nodes of a job that completes one by one.
-        let_go_reasons: why Roost released each of these waiting jobs to plain Slurm.
+        release_reasons: why Roost released each of these waiting jobs to plain Slurm.
         watched_start_count: jobs that Slurm started while Roost only watched.
         watched_elsewhere_count: those of them that got other GPUs than Roost had chosen.
         slurm_asked_s: engine time at which the poll under way began; None: there is none.
@@ -225,7 +225,7 @@ class DaemonState:
     progress: ProgressTracker = field(default_factory=ProgressTracker)
     gpu_memory: GpuMemoryPeaks = field(default_factory=GpuMemoryPeaks)
     first_shares: dict[JobId, tuple[NodeShare, ...]] = field(default_factory=dict)
-    let_go_reasons: dict[JobId, str] = field(default_factory=dict)
+    release_reasons: dict[JobId, str] = field(default_factory=dict)
     watched_start_count: int = 0
     watched_elsewhere_count: int = 0
     slurm_asked_s: float | None = None

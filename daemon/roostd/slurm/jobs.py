@@ -12,7 +12,7 @@ from roost_slurm.text.hostlist import expand
 from roost_slurm.text.limits import MOST_TASKS, whole_number
 from roost_slurm.text.scontrol import JobDetail
 from roost_slurm.text.squeue import QueuedJob
-from roost_slurm.text.stamp import LET_GO, OTHERS, Stamp, parse_stamp
+from roost_slurm.text.stamp import OTHERS, RELEASED_STAMP, Stamp, parse_stamp
 from roost_slurm.text.tres import (
     SEAT_TOKEN,
     Gres,
@@ -128,7 +128,7 @@ class JobReader:
             return Unmanaged(LEASED_BY_ANOTHER)
         if mode is Mode.ENFORCE and request.stamp is None:
             # Checked last: a job released for one of the reasons above has lost its lease by that.
-            return Unmanaged(RELEASED if job.admin_comment == LET_GO else NO_LEASE)
+            return Unmanaged(RELEASED if job.admin_comment == RELEASED_STAMP else NO_LEASE)
         begin = request.stamp.begin_epoch_s if request.stamp else None
         comment = comment_of(detail) or JobComment()
         fixed = self._fixed_indices(job, request)
@@ -205,7 +205,7 @@ class JobReader:
             return f"may run in any of the partitions {job.partition}"
         if 0 < request.count("TresPerNode") < request.gpu_count:
             return "asks for GPUs in two ways, one of them a node: Slurm takes no pin for both"
-        if request.kinds and job.admin_comment == LET_GO:
+        if request.kinds and job.admin_comment == RELEASED_STAMP:
             kinds = ", ".join(sorted(request.kinds))
             return f"was pinned and released: this Slurm gives it only the GPUs {kinds} of a node"
         if request.kinds:

@@ -243,7 +243,7 @@ class _Reading:
             return before.unmanaged.get(job_id, read.reason)
         reason = read.reason
         if reason in (NO_LEASE, RELEASED):
-            reason = self._site.let_go_reasons.get(job_id, reason)
+            reason = self._site.release_reasons.get(job_id, reason)
         return f"{reason}{HELD}" if job.priority == 0 and reason != NO_GPUS else reason
 
     def _unchanged(self, job: QueuedJob, job_id: JobId) -> JobSpec | None:

@@ -289,7 +289,7 @@ class SlurmCli:
         """See SlurmPort."""
         await self.queue()  # a user may have changed the begin time since the last poll
         for begin_s, ids in by_begin(job_ids, self._begins, self._wall_clock()).items():
-            await self._for_all(ids, partial(commands.let_go, begin_epoch_s=begin_s))
+            await self._for_all(ids, partial(commands.release, begin_epoch_s=begin_s))
 
     async def advise(self, job_id: JobId, text: str) -> None:
         """See SlurmPort."""

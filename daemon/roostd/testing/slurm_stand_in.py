@@ -275,7 +275,7 @@ class SlurmStandIn:
         """See SlurmPort."""
         begins = begins_of(self._records(job_ids))
         for begin_s, ids in by_begin(job_ids, begins, self._now()).items():
-            self._update("release", commands.let_go(ids, begin_s))
+            self._update("release", commands.release(ids, begin_s))
 
     async def advise(self, job_id: JobId, text: str) -> None:
         """See SlurmPort."""

@@ -8,7 +8,7 @@ from functools import partial
 
 import structlog
 
-from roost_engine.domain.actions import LetGo, PinStanding, Place, Preempt, Unpin, Wait
+from roost_engine.domain.actions import PinStanding, Place, Preempt, ReleaseToSlurm, Unpin, Wait
 from roost_engine.domain.errors import SlurmError, UnknownJob
 from roost_engine.domain.events import Event, PlacementRefused
 from roost_engine.domain.model import JobId, Placement
@@ -92,7 +92,7 @@ class Applier:
         return self._tasks.is_idle
 
     def submit(
-        self, action: Place | PinStanding | Unpin | LetGo | Wait | Preempt, ticket: int
+        self, action: Place | PinStanding | Unpin | ReleaseToSlurm | Wait | Preempt, ticket: int
     ) -> None:
         """Carry out an action; see loop.ActionSink. A draining daemon ignores it."""
         if self._is_draining:
@@ -104,8 +104,8 @@ class Applier:
                 self._tasks.add(action.job_id, lambda: self._pin_standing(action, ticket))
             case Unpin():
                 self._tasks.add(action.job_id, lambda: self._unpin(action.job_id))
-            case LetGo() if self._state.engine.record(action.job_id).is_binding:
-                self._releases.let_go(action, ticket)
+            case ReleaseToSlurm() if self._state.engine.record(action.job_id).is_binding:
+                self._releases.release(action, ticket)
             case Wait():
                 self._submit_wait(action)
             case Preempt():

@@ -45,10 +45,10 @@ class Site:
             TopologySeen(at_s=0.0, name=NodeName("a"), links=said.links, gpu_uuids=said.gpu_uuids)
         )
 
-    def run(self, *gpus: int, job_id: JobId = TRAINER, user_id: int = ANN) -> None:
+    def run(self, *gpus: int, job_id: JobId = TRAINER, user_id: int = ANN, on: str = "a") -> None:
         at_s, engine = self.clock.at_s, self.state.engine
         engine.step(JobQueued(at_s=at_s, job=job(job_id, shape(len(gpus)))))
-        engine.step(JobStarted(at_s=at_s, job_id=job_id, shares=(share("a", *gpus),)))
+        engine.step(JobStarted(at_s=at_s, job_id=job_id, shares=(share(on, *gpus),)))
         self.state.owners[job_id] = Owner(user_id, "main")
 
     def pass_time(self, duration_s: int, *sm_fracs: float | None) -> None:
@@ -166,12 +166,26 @@ def test_a_time_that_the_daemon_has_not_seen_does_not_count(site: Site) -> None:
 
 
 def test_a_reload_in_the_middle_of_a_round_stops_nothing(site: Site) -> None:
-    for number in range(120):  # more than a poll looks at
-        site.state.engine.step(NodeSeen(at_s=0.0, node=node(f"n{number}", gpu_count=4)))
+    """The new engine has its nodes in another order, and not all of them."""
+    names = [f"n{number}" for number in range(120)]  # more than a poll looks at
+    for name in names:
+        site.state.engine.step(NodeSeen(at_s=0.0, node=node(name, gpu_count=4)))
+    site.run(0, 1)
     site.pass_time(60)
     site.pass_time(1)
-    site.state.engine = Engine(EngineConfig(), Policies())  # which has no node yet
+    held = site.sums(ANN).held
+
+    site.state.engine = Engine(EngineConfig(), Policies())
+    for name in [*reversed(names[:60]), "a"]:
+        site.state.engine.step(NodeSeen(at_s=61.0, node=node(name, gpu_count=4)))
+    site.run(0, 1)
+    site.run(0, 1, 2, 3, job_id=JobId("2"), user_id=BOB, on="n7")
     site.pass_time(120)
+    site.state.engine.step(JobEnded(at_s=site.clock.at_s, job_id=TRAINER))
+    site.pass_time(120)
+    slack = 60 + 1  # seconds: each job is looked at once a round
+    assert site.sums(ANN).held - held == pytest.approx(2 * 120, abs=2 * slack)
+    assert site.sums(BOB).held == pytest.approx(4 * 240, abs=4 * slack)
 
 
 def test_the_metric_has_kinds_and_no_users(site: Site) -> None:
