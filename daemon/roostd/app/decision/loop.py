@@ -74,7 +74,7 @@ class DecisionLoop:
 
     Nothing is awaited between a step and the recording of its actions. Load is read from the board
     only before a step that may place a job: the engine gets the newest load of each node, once.
-    That takes 12 us a node, so for a large cluster it takes many turns, for which the step waits,
+    That takes 11 us a node, so for a large cluster it takes many turns, for which the step waits,
     and load is then not read again for a while. The nodes of a turn are one event.
 
     Args:
