@@ -35,6 +35,7 @@ from roost_engine.domain.events import (
     PreemptionRefused,
     QuotasSeen,
     SharesSeen,
+    SharingWithdrawn,
     SpeedSeen,
     Tick,
     TimerPinned,
@@ -292,6 +293,10 @@ class Engine:
                     running.note_links(event.nvlink_frac, event.pcie_frac, event.nic_frac)
             case MemorySeen():
                 pass  # what jobs that share GPUs need; the seating has noted it
+            case SharingWithdrawn():
+                joining = () if self.seating is None else self.seating.joining(event.job_id)
+                why = f"job {event.job_id} is to share its GPUs no more"
+                self._table.place_again(joining, why, event.at_s, actions)
             case JobsStopped():
                 for job_id in event.job_ids:
                     self._preemption.requeue(job_id, event.at_s, actions)

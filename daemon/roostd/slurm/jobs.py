@@ -132,7 +132,7 @@ class JobReader:
         begin = request.stamp.begin_epoch_s if request.stamp else None
         comment = comment_of(detail) or JobComment()
         fixed = self._fixed_indices(job, request)
-        shares, memory_bytes = self._shares_gpus(comment, detail, request), comment.gpu_memory_bytes
+        shares, memory_bytes = self._shares_gpus(detail, request), comment.gpu_memory_bytes
         if shares:
             memory_bytes = self.memory_of(job.user_id, detail.name, memory_bytes)
         return JobSpec(
@@ -165,9 +165,14 @@ class JobReader:
             return ()
         return pinned_indices(dict(job.tres))
 
-    def _shares_gpus(self, comment: JobComment, detail: JobDetail, request: "_Request") -> bool:
+    def opts_in(self, detail: JobDetail) -> bool:
+        """Return whether a job may share GPUs: by its comment, or by its QoS if that is silent."""
+        stated = (comment_of(detail) or JobComment()).shares_gpus
+        return self.is_sharing_qos(detail.qos) if stated is None else stated
+
+    def _shares_gpus(self, detail: JobDetail, request: "_Request") -> bool:
         """Whether a job may share GPUs; on 22.05 one that has a token keeps it and may not."""
-        if not (comment.shares_gpus or self.is_sharing_qos(detail.qos)):
+        if not self.opts_in(detail):
             return False
         return self.traits.can_untype or SEAT_TOKEN not in request.others
 

@@ -231,9 +231,15 @@ class SlurmStandIn:
         return shares_of(detail(job)) if job is not None else ()
 
     async def pin(
-        self, job_id: JobId, placement: Placement, *, lease_s: int = 0, is_eligible: bool = False
+        self,
+        job_id: JobId,
+        placement: Placement,
+        *,
+        lease_s: int = 0,
+        is_eligible: bool = False,
+        beside: Sequence[JobId] = (),
     ) -> None:
-        """See SlurmPort."""
+        """See SlurmPort; its dumps show every comment, so that `beside` needs no look."""
         shown, traits = detail(self._waiting(job_id)), traits_of(self._version)
         check_repinnable(job_id, shown, placement, traits)
         calls = pin_calls(

@@ -315,7 +315,13 @@ class Applier:
                 if asked is not placement and job_id in self._pinned:
                     await self._slurm.unpin(job_id, lease_s)  # a pin to nodes would keep the types
                     is_eligible = False
-                await self._slurm.pin(job_id, asked, lease_s=lease_s, is_eligible=is_eligible)
+                await self._slurm.pin(
+                    job_id,
+                    asked,
+                    lease_s=lease_s,
+                    is_eligible=is_eligible,
+                    beside=self._partners(job_id),
+                )
         except SlurmError as error:
             outcome = "gone" if isinstance(error, JobNotWaiting) else "refused"
             if isinstance(error, NodeClosed):
@@ -327,6 +333,10 @@ class Applier:
         self._metrics.pin_s.observe(time.perf_counter() - began_s)
         _log.info("job_pinned", job_id=job_id, standing=outcome == "standing")
         return True
+
+    def _partners(self, job_id: JobId) -> Sequence[JobId]:
+        seats = self._state.engine.cluster.seats
+        return () if seats is None else seats.partners(job_id)
 
     def _without_unsure_gpus(self, job_id: JobId, placement: Placement) -> Placement:
         """Return what to ask for: nodes alone, where any of their GPUs may be reserved.

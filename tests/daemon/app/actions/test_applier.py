@@ -269,9 +269,7 @@ class FaultyPort(SlurmStandIn):
 
     broken: JobId | None = None
 
-    async def pin(
-        self, job_id: JobId, placement: Any, *, lease_s: int = 0, is_eligible: bool = False
-    ) -> None:
+    async def pin(self, job_id: JobId, placement: Any, **options: Any) -> None:
         """See SlurmPort."""
         if job_id == self.broken:
             raise ZeroDivisionError
@@ -309,9 +307,7 @@ async def test_a_draining_applier_finishes_what_it_has_and_takes_nothing_new() -
 
 async def test_draining_gives_up_on_what_hangs() -> None:
     class HangingPort(SlurmStandIn):
-        async def pin(
-            self, job_id: JobId, placement: Any, *, lease_s: int = 0, is_eligible: bool = False
-        ) -> None:
+        async def pin(self, job_id: JobId, placement: Any, **options: Any) -> None:
             await asyncio.Event().wait()
 
     site = Site()
