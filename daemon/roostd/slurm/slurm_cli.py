@@ -56,6 +56,7 @@ from roostd.slurm.request import (
     pin_calls,
     unpin_calls,
 )
+from roostd.slurm.rules.held_back import is_held_by_pin
 from roostd.slurm.rules.hidden_nodes import HiddenNodes
 from roostd.slurm.rules.rules_reader import RulesReader
 from roostd.slurm.rules.site_rules import SiteRules
@@ -230,11 +231,20 @@ class SlurmCli:
                 await self._run(commands.cancel(guards[:_IDS_PER_CALL]))
 
     async def pin(
-        self, job_id: JobId, placement: Placement, *, lease_s: int = 0, is_eligible: bool = False
+        self,
+        job_id: JobId,
+        placement: Placement,
+        *,
+        lease_s: int = 0,
+        is_eligible: bool = False,
+        beside: Sequence[JobId] = (),
     ) -> None:
         """See SlurmPort."""
         detail, has_seats = await asyncio.gather(self._waiting(job_id), self._check_open(placement))
         self._check_unchanged(job_id, detail)
+        if beside:
+            others = await asyncio.gather(*map(self._detail, beside))
+            self._details.check_unedited((detail, *filter(None, others)))
         check_due(job_id, detail, self._wall_clock())
         traits = await self.traits()
         check_repinnable(job_id, detail, placement, traits)
@@ -289,7 +299,7 @@ class SlurmCli:
         """See SlurmPort."""
         await self.queue()  # a user may have changed the begin time since the last poll
         for begin_s, ids in by_begin(job_ids, self._begins, self._wall_clock()).items():
-            await self._for_all(ids, partial(commands.let_go, begin_epoch_s=begin_s))
+            await self._for_all(ids, partial(commands.release, begin_epoch_s=begin_s))
 
     async def advise(self, job_id: JobId, text: str) -> None:
         """See SlurmPort."""
@@ -332,8 +342,9 @@ class SlurmCli:
         detail = await self._detail(job_id)
         if detail is None:
             raise JobNotWaiting(job_id, "gone")
-        if detail.state is not SlurmJobState.PENDING or detail.is_held:
-            raise JobNotWaiting(job_id, HELD_STATE if detail.is_held else detail.state.lower())
+        is_held = detail.is_held and not is_held_by_pin(detail.reason, detail.admin_comment)
+        if detail.state is not SlurmJobState.PENDING or is_held:
+            raise JobNotWaiting(job_id, HELD_STATE if is_held else detail.state.lower())
         if detail.admin_comment.startswith(OTHERS):
             raise JobNotWaiting(job_id, "leased by another roostd")
         return detail

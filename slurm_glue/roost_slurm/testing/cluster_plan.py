@@ -15,6 +15,17 @@ from roost_slurm.testing.site_plan import (
     PriorityPlan,
 )
 
+# A /run of its own, as on another machine: slurmd links its copies there, and finds MUNGE there
+# before it has a slurm.conf.
+_CONFIGLESS = """
+mount -t tmpfs none /run
+mkdir /run/munge
+ln -s "$1" /run/munge/munge.socket.2
+unset SLURM_CONF
+shift
+exec "$@"
+"""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodePlan:
@@ -34,6 +45,7 @@ class NodePlan:
     model: str = "a100"
     links: tuple[tuple[int, ...], ...] | None = None  # as in gres.conf Links=, -1 on the diagonal
     counted_model: str = ""  # a count-only gres of this name, one for each GPU
+    shard_count: int = 0  # of all GPUs together
     gres: str | None = None  # replaces the Gres= that follows from the above
     state: str = "UNKNOWN"  # CLOUD: Slurm hides the node while it is powered down
 
@@ -48,6 +60,8 @@ class NodePlan:
             entries = [f"gpu:g{i}:1" for i in range(self.gpu_count)]
         if self.counted_model:
             entries.append(f"{self.counted_model}:{self.gpu_count}")
+        if self.shard_count:
+            entries.append(f"shard:{self.shard_count}")
         return ",".join(entries)
 
 
@@ -107,6 +121,8 @@ class ClusterPlan:
     preempt: PreemptPlan | None = None
     power_saving: PowerSavingPlan | None = None
     extra_lines: tuple[str, ...] = ()  # of slurm.conf
+    extra_files: Mapping[str, str] = field(default_factory=dict)  # beside slurm.conf: their text
+    is_configless: bool = False  # nodes have no file of Slurm's, and ask slurmctld for all of them
     cgroup_lines: tuple[str, ...] = ()  # of cgroup.conf, beside CgroupPlugin
     environment: Mapping[str, str] = field(default_factory=dict)  # of every daemon and command
 
@@ -120,6 +136,12 @@ class ClusterPlan:
     def counted_models(self) -> list[str]:
         """The names of the count-only gres."""
         return sorted({node.counted_model for node in self.nodes if node.counted_model})
+
+    @property
+    def other_gres(self) -> list[str]:
+        """The names of all gres beside those of gres_types."""
+        shards = ["shard"] if any(node.shard_count for node in self.nodes) else []
+        return [*self.counted_models, *shards]
 
     @property
     def max_gpu_count(self) -> int:
@@ -209,12 +231,14 @@ def slurm_conf(
         f"PrologFlags={plan.prolog_flags}",
         f"PrologEpilogTimeout={plan.prolog_epilog_timeout_s}",
         f"KillWait={plan.kill_wait_s}",
-        f"GresTypes={','.join([plan.gres_types, *plan.counted_models])}",
+        f"GresTypes={','.join([plan.gres_types, *plan.other_gres])}",
         "ReturnToService=2",
         "InactiveLimit=0",
         "MaxJobCount=50000",
         "MailProg=/bin/true",
     ]
+    if plan.is_configless:
+        lines.append("SlurmctldParameters=enable_configless")
     if plan.racks:
         lines.append("TopologyPlugin=topology/tree")
     if plan.job_submit_lua is not None:
@@ -242,6 +266,12 @@ def _site_lines(plan: ClusterPlan, folder: RunFolder, slurmdbd_port: int) -> lis
     return lines
 
 
+def configless(slurmd: tuple[str, ...], folder: RunFolder, first_port: int) -> tuple[str, ...]:
+    """Return the command that starts a slurmd as on a machine without slurm.conf."""
+    script = ("unshare", "--mount", "sh", "-ec", _CONFIGLESS, "sh", str(folder.munge_socket))
+    return (*script, *slurmd, "--conf-server", f"127.0.0.1:{first_port}")
+
+
 def gres_conf(plan: ClusterPlan, folder: RunFolder) -> str:
     """Render gres.conf."""
     if plan.gres_conf is not None:
@@ -259,6 +289,8 @@ def gres_conf(plan: ClusterPlan, folder: RunFolder) -> str:
         if node.counted_model:
             counted = f"Name={node.counted_model} Count={node.gpu_count} Flags=CountOnly"
             lines.append(f"NodeName={node.name} {counted}")
+        if node.shard_count:
+            lines.append(f"NodeName={node.name} Name=shard Count={node.shard_count}")
     return "\n".join(lines) + "\n"
 
 

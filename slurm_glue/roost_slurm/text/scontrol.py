@@ -25,6 +25,7 @@ from roost_slurm.text.tres import (
     parse_gres,
     parse_indices,
     parse_memory_bytes,
+    shared_gpus,
 )
 
 _ABSENT = frozenset({"", "N/A", "(null)", "None"})
@@ -72,6 +73,7 @@ class AllocatedNode:
     cpu_count: int
     memory_bytes: int
     seat: int = 0  # of each of the GPUs
+    shared_indices: tuple[int, ...] = ()  # of GPUs of which the job has shards or MPS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -259,7 +261,8 @@ def _allocated(record: str) -> tuple[AllocatedNode, ...]:
     found: list[AllocatedNode] = []
     for names, cpus, memory, gres in _NODES.findall(section):
         nodes, cpu_count = expand(names), len(parse_indices(cpus))
-        held = (allocated_gpus(gres), cpu_count, _mib(memory), allocated_seat(gres))
+        gpus, seat, shared = allocated_gpus(gres), allocated_seat(gres), shared_gpus(gres)
+        held = (gpus, cpu_count, _mib(memory), seat, shared)
         if len(found) + len(nodes) > MOST_HOSTS:
             return ()  # no job has that many: a user's text that imitates allocations
         found += (AllocatedNode(node, *held) for node in nodes)
