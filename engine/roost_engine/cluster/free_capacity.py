@@ -58,11 +58,15 @@ class FreeCapacity:
     @property
     def is_contested(self) -> bool:
         """Whether several jobs hold one GPU, so that it is not free when one of them ends."""
-        return self._claims.are_contested
+        return bool(self._claims.layers)
 
     def claim(self, node: int, share: NodeShare) -> None:
         """Let a job hold a share of a node."""
-        self._claims.add(node, mask_of(share.gpu_indices))
+        masks, mask = self._claims.masks, mask_of(share.gpu_indices)
+        if masks[node] & mask:
+            self._claims.add(node, mask)
+        else:  # nearly always: the same without a call
+            masks[node] |= mask
         if share.cpu_count:
             self.cpus.change(node, -share.cpu_count)
         if share.memory_bytes:
@@ -71,7 +75,11 @@ class FreeCapacity:
 
     def unclaim(self, node: int, share: NodeShare) -> None:
         """Let a job no longer hold a share of a node."""
-        self._claims.remove(node, mask_of(share.gpu_indices))
+        claims, mask = self._claims, mask_of(share.gpu_indices)
+        if claims.layers:
+            claims.remove(node, mask)
+        else:
+            claims.masks[node] ^= mask
         if share.cpu_count:
             self.cpus.change(node, share.cpu_count)
         if share.memory_bytes:

@@ -51,9 +51,10 @@ class LaneCounts:
 
     def move(self, changes: Iterable[tuple[int, int]]) -> None:
         """Count again the nodes whose free mask has changed, each given as before and after."""
-        size = self.size
+        size, lanes = self.size, self._lanes
         for before, now in changes:
-            self._lanes += _lanes_of(now, size) - _lanes_of(before, size)
+            lanes += _lanes_gained(before, now, size)
+        self._lanes = lanes
 
     def of(self, masks: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return on how many nodes each of some sets is free."""
@@ -82,9 +83,10 @@ class LaneCounts:
 
     def first_reaching(self, count: int, ranked: Sequence[int], limit: int) -> list[int]:
         """Return the first of some sets that are free on so many nodes; count is above 0."""
-        where, found = self._where(count), []
+        where, found = self._where(count), list[int]()
+        limit = min(limit, where.bit_count())  # few sets suffice, or few reach it
         for mask in ranked if where else ():
-            if where >> _LANE_BITS * (_rank(mask) + 1) - 1 & 1:
+            if where >> _highest_bit_of(mask) & 1:
                 found.append(mask)
                 if len(found) == limit:
                     break
@@ -228,6 +230,18 @@ def is_countable(mask: int, size: int) -> bool:
 def _lanes_of(mask: int, size: int) -> int:
     """Return a number with 1 in the lane of each set within a mask."""
     return sum(1 << _LANE_BITS * _rank(each) for each in subsets(mask, size))
+
+
+@lru_cache(_CACHE_LIMIT)
+def _lanes_gained(before: int, now: int, size: int) -> int:
+    """Return what to add to the lanes when the free mask of a node changes."""
+    return _lanes_of(now, size) - _lanes_of(before, size)
+
+
+@cache
+def _highest_bit_of(mask: int) -> int:
+    """Return the place of the highest bit in the lane of a set."""
+    return _LANE_BITS * (_rank(mask) + 1) - 1
 
 
 @cache

@@ -127,11 +127,12 @@ class Levels:
         if old >= self._highest <= value:
             return
         begin, end = bisect_right(levels, old), bisect_right(levels, value)
-        if begin == end:
-            return
-        sets, bit = self._sets, 1 << node
-        for level in levels[begin:end] or levels[end:begin]:
-            sets[level] ^= bit
+        if begin > end:
+            begin, end = end, begin
+        sets = self._sets
+        while begin < end:  # nearly always once or never: a slice would cost more than all the rest
+            sets[levels[begin]] ^= 1 << node
+            begin += 1
 
     def of(self, nodes: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return how much some nodes have: int64 [node]."""

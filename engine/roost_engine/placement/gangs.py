@@ -5,6 +5,7 @@ among those offered, also where nodes of several kinds and sizes mix.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -267,7 +268,8 @@ def _best_totals(
 
 def _option(cluster: Cluster, nodes: NodeSet, mask: int) -> GangOption:
     listed = tuple(nodes_in(nodes))
-    parts = tuple([(*cluster.free_as(node), mask) for node in listed])
+    groups = [cluster.groups.of_node[node] for node in listed]
+    parts = tuple([(group.kind, group.free, mask) for group in groups])
     rack = cluster.rack_nodes[cluster.rack_of[listed[0]]]
     return GangOption(listed, parts, Tier.CLUSTER if nodes & ~rack else Tier.RACK)
 
@@ -286,6 +288,6 @@ def _with_loads(cluster: Cluster, gangs: Sequence[GangOption]) -> Sequence[GangO
     mean = around.reshape(*nodes.shape, -1).mean(axis=1)
     known = loads.known_frac[nodes].mean(axis=1)
     return [
-        gang._replace(load=Load(mean[position : position + 1], float(known[position])))
+        replace(gang, load=Load(mean[position : position + 1], float(known[position])))
         for position, gang in enumerate(gangs)
     ]

@@ -105,7 +105,7 @@ class JobTable:
         """
         job_id = job.job_id
         known = self.jobs.get(job_id) or self.observed.pop(job_id, None)
-        record = JobRecord(spec=job, state=JobState.WAITING, queued_s=max(at_s, job.eligible_s))
+        record = JobRecord(job, JobState.WAITING, max(at_s, job.eligible_s))
         if known is not None:
             self._release(job_id, at_s)
             self.unqueue(job_id)
@@ -294,7 +294,8 @@ class JobTable:
             ended.state, ended.ended_s, ended.reason = JobState.ENDED, event.at_s, ""
             if record is not None and self._outcomes.counts_held:
                 self._outcomes.note_run(record, event.at_s)
-            self.ended[job_id] = ended
+            if self.config.ended_job_count:
+                self.ended[job_id] = ended
             if len(self.ended) > self.config.ended_job_count:
                 self.ended.popitem(last=False)
 
