@@ -97,7 +97,9 @@ class QueuePass:
         for group, job_id in queue.offers(inf if standing.is_on else impatient_s):
             record = table.jobs[job_id]
             is_fixed = standing.is_final and record.standing is not None
-            if is_fixed or not self._is_blocked(group, reserved, placed_count):
+            # Groups that were not tried yet are nearly all: those cost no call.
+            is_untried = is_fixed or group.last_failure is None
+            if is_untried or not self._is_blocked(group, reserved, placed_count):
                 if try_count == window_count:
                     queue.postpone()
                     return
@@ -106,12 +108,12 @@ class QueuePass:
                     continue
             if standing.is_on and standing.is_head(record, at_s) and reservation is None:
                 reservation = standing.pin_head(record, at_s, actions)
-            is_impatient = record.queued_s <= impatient_s
-            if is_impatient and self._config.passing is Passing.NOBODY:
-                self.reserved, reservation = EVERY_NODE, None
-                break
-            if is_impatient and reservation is None:
-                reservation = self._reserve(record.spec, at_s)
+            if record.queued_s <= impatient_s:
+                if self._config.passing is Passing.NOBODY:
+                    self.reserved, reservation = EVERY_NODE, None
+                    break
+                if reservation is None:
+                    reservation = self._reserve(record.spec, at_s)
             if reservation is None:
                 continue
             self.reserved = reserved = cleared | reservation.nodes
@@ -124,10 +126,10 @@ class QueuePass:
             standing.end_pass(at_s, actions)
 
     def _is_blocked(self, group: Group, reserved: NodeSet, placed_count: int) -> bool:
-        """Whether a try would find no capacity, also after what this pass has placed."""
+        """Whether one more try would find no capacity, also after what this pass has placed."""
         if group.is_blocked(reserved):
             return True
-        if group.last_failure is None or self._scorer.decision_count == placed_count:
+        if self._scorer.decision_count == placed_count:
             return False
         group.refresh_hints(self._cluster, self._candidates)
         return group.is_blocked(reserved)

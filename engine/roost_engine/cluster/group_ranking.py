@@ -50,7 +50,7 @@ class GroupRanking:
         self._gpu_count, self._tables, self._groups = gpu_count, tables, groups
         self._ranked: list[RankedGroup] = []
         self._by_number: list[RankedGroup | None] = []  # None: it has too few free GPUs
-        self._places: list[int] = []  # by number of a group, where it is in the ranking
+        self._places: list[int] = []  # by number of a group, where it is in the ranking; -1: not
         self._scores = np.full(64, -inf, dtype=np.float32)
 
     def best(self, nodes: NodeSet, count: int) -> list[tuple[RankedGroup, NodeSet]]:
@@ -66,10 +66,10 @@ class GroupRanking:
         self._rank_new_groups()
         ranked, occupied = self._ranked, self._groups.occupied
         if len(ranked) > _MANY * len(occupied):
-            places = self._places
-            # Nodes with enough free GPUs are in ranked groups.
-            in_order = sorted([places[group.number] for group in occupied if group.nodes & nodes])
-            ranked = [ranked[place] for place in in_order]
+            all_places = self._places
+            places = [place for group in occupied if (place := all_places[group.number]) >= 0]
+            places.sort()
+            ranked = [ranked[place] for place in places]
         found: list[tuple[RankedGroup, NodeSet]] = []
         # Groups of one score form a level; from the last level only the first nodes are chosen.
         level: list[tuple[RankedGroup, NodeSet]] = []

@@ -280,14 +280,10 @@ def find_nodes(cluster: Cluster, gpu_count: int, nodes: NodeSet) -> Sequence[Nod
     """
     if nodes & cluster.loads.reported:
         return _best_with_load(cluster, gpu_count, nodes)
-    return _best_without_load(cluster, gpu_count, nodes)
-
-
-def _best_without_load(cluster: Cluster, gpu_count: int, nodes: NodeSet) -> Sequence[NodeOption]:
-    """Choose among groups of interchangeable nodes."""
+    # Among groups of interchangeable nodes.
     ranking, are_few = cluster.ranking(gpu_count), nodes.bit_count() <= NODE_COUNT
     chosen = ranking.among(nodes) if are_few else ranking.best(nodes, NODE_COUNT)
-    return [NodeOption(some, ranked.group.kind, ranked.choice) for ranked, some in chosen]
+    return [NodeOption(some, group.kind, choice) for (_, _, group, choice), some in chosen]
 
 
 def _best_with_load(cluster: Cluster, gpu_count: int, nodes: NodeSet) -> Sequence[NodeOption]:
