@@ -6,7 +6,7 @@ a few of the ranked groups have nodes, it sorts these instead.
 """
 
 from bisect import insort
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import inf
 from typing import NamedTuple
 
@@ -64,28 +64,32 @@ class GroupRanking:
             Groups, and the chosen nodes of each.
         """
         self._rank_new_groups()
-        ranked, occupied = self._ranked, self._groups.occupied
+        ranked, occupied, place_of = self._ranked, self._groups.occupied, self._places
+        places: Iterable[int] = range(len(ranked))
         if len(ranked) > _MANY * len(occupied):
-            all_places = self._places
-            places = [place for group in occupied if (place := all_places[group.number]) >= 0]
-            places.sort()
-            ranked = [ranked[place] for place in places]
+            places = sorted([place_of[group.number] for group in occupied])  # -1 comes first
         found: list[tuple[RankedGroup, NodeSet]] = []
         # Groups of one score form a level; from the last level only the first nodes are chosen.
         level: list[tuple[RankedGroup, NodeSet]] = []
         together, score_of_level = NO_NODES, -inf
-        for one in ranked:
-            here = one[2].nodes & nodes
+        for place in places:
+            if place < 0:
+                continue
+            one = ranked[place]
+            negative_score, _, group, _ = one
+            here = group.nodes & nodes
             if not here:
                 continue
-            if one[0] != score_of_level:
+            if negative_score != score_of_level:
                 if (level_count := together.bit_count()) >= count:
                     break
                 found += level
                 count -= level_count
-                level, together, score_of_level = [], NO_NODES, one[0]
+                level, together, score_of_level = [], NO_NODES, negative_score
             level.append((one, here))
             together |= here
+        if together.bit_count() <= count:
+            return found + level
         first = first_nodes(together, count)
         return found + [(one, chosen) for one, here in level if (chosen := here & first)]
 
