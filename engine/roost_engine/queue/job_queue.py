@@ -16,15 +16,7 @@ from roost_engine.domain.model import JobId, JobSpec
 from roost_engine.job_record import JobRecord
 from roost_engine.policies.protocols import CandidatePolicy, QueueMark, QueueView, SortKey
 from roost_engine.policies.slots import OrderSlot
-from roost_engine.queue.group import (
-    Demand,
-    Group,
-    QueueOwners,
-    Turn,
-    demand_key,
-    demand_of,
-    push_turn,
-)
+from roost_engine.queue.group import Group, QueueOwners, Turn, demand_key, demand_of, push_turn
 from roost_engine.queue.quotas import Quotas
 
 
@@ -78,8 +70,7 @@ class JobQueue:
         job, since_s = record.spec, record.queued_s
         job_id = job.job_id
         agent = 0 if self.owners is None else self.owners.note_waiting(job)
-        demand = demand_key(job, agent)
-        group = self._groups.get(demand) or self._new_group(demand, job)
+        group = self._groups.get(demand_key(job, agent)) or self._new_group(job, agent)
         left = self._take_out(job_id) if job_id in self._jobs else None
         key = record.sort_key = self._order.key(record, at_s)
         self._arrival_count += 1
@@ -359,10 +350,10 @@ class JobQueue:
             assert demand_of(group.sample, demand.agent) == demand, "its sample is another's"
             group.check_invariants()
 
-    def _new_group(self, key: tuple[object, ...], job: JobSpec) -> Group:
-        demand, self._group_count = Demand._make(key), self._group_count + 1
+    def _new_group(self, job: JobSpec, agent: int) -> Group:
+        demand, self._group_count = demand_of(job, agent), self._group_count + 1
         group = self._groups[demand] = Group(self._group_count, demand, job)
-        if job.preempts:
+        if demand.preempts:
             self._preempting_group_count += 1
             self.has_preemptors = True
         return group
