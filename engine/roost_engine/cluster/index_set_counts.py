@@ -186,6 +186,7 @@ class ClusterSetCounts:
         """Note that the free mask of one node has changed."""
         if now > self._widest:
             self._widest = now
+            self._counts.clear()  # their sizes may have too many sets now
         changes = self._changes
         changes.append((before, now))
         if len(changes) > _STORED_LIMIT:
@@ -197,14 +198,18 @@ class ClusterSetCounts:
 
         True also where counting would cost too much.
         """
-        return not is_countable(self._widest, size) or self._up_to_date(size).reach(count)
+        counts = self._counts.get(size)
+        if counts is None or self._applied[size] != len(self._changes):
+            if not is_countable(self._widest, size):
+                return True
+            counts = self._up_to_date(size)
+        return counts.reach(count)
 
     def check(self) -> None:
         """Raise AssertionError where a count has drifted from the nodes."""
         for size in tuple(self._counts):
-            if is_countable(self._widest, size):
-                fresh = self._count(size)
-                assert self._up_to_date(size) == fresh, f"counts of sets of {size} GPUs drifted"
+            fresh = self._count(size)
+            assert self._up_to_date(size) == fresh, f"counts of sets of {size} GPUs drifted"
 
     def _up_to_date(self, size: int) -> LaneCounts:
         counts, stored_count = self._counts.get(size), len(self._changes)
