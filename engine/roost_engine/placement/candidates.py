@@ -207,7 +207,7 @@ class Candidates:
             mask = option.choice.masks.item(subset)
             return Placement((names[node],), indices_of(mask), shape, Tier.NODE)
         mask = option.parts[0][2]
-        is_gang = all([part[2] == mask for part in option.parts])
+        is_gang = all(part[2] == mask for part in option.parts)
         if is_gang and mask.bit_count() == shape.gpus_per_node:
             nodes = tuple(sorted([names[each] for each in option.nodes]))
             return Placement(nodes, indices_of(mask), shape, option.tier)
