@@ -41,7 +41,7 @@ from roostd.state import DaemonState
 from roostd.telemetry.board import ProbeBoard
 from roostd.testing.slurm_stand_in import SlurmStandIn
 
-LET_GO_COUNT, REQUEUED_COUNT, LISTED_COUNT = 5_000, 1_000, 1_300
+RELEASED_COUNT, REQUEUED_COUNT, LISTED_COUNT = 5_000, 1_000, 1_300
 VALUES = {
     "ArrayTaskID": "N/A",
     "UserID": "1000",
@@ -187,7 +187,7 @@ class Crowd:
 
     def release_many(self) -> None:
         """Make it as if many jobs had been released to Slurm."""
-        self.applier._releases._let_go.update(list(self.watch.leased())[:LET_GO_COUNT])
+        self.applier._releases._released.update(list(self.watch.leased())[:RELEASED_COUNT])
 
     async def renew(self) -> None:
         """Renew every lease."""

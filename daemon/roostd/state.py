@@ -18,6 +18,7 @@ from roostd.ops.promotions import Promotions
 from roostd.slurm.comment import JobComment
 from roostd.slurm.job_facts import Owner as Owner
 from roostd.telemetry.board import ProbeBoard
+from roostd.telemetry.foreign_memory import Foreign
 from roostd.telemetry.gpu_memory import GpuMemoryPeaks
 from roostd.telemetry.progress import ProgressTracker
 from roostd.telemetry.waste import WasteTally
@@ -168,11 +169,12 @@ class DaemonState:
         promotion_faults: by slot, why its promoted policy does not decide.
         shadow: what the policy in shadow has chosen; None: there is none.
         waste: GPU-seconds that brought nothing, by day and user.
+        foreign: the GPUs whose memory processes of no Slurm job hold, by node and index.
         progress: what was learned from the progress that jobs report.
         gpu_memory: what earlier runs of kinds of jobs used; learned where jobs may share GPUs.
         first_shares: what each job got at the start of its present or last run: Slurm takes back
             the nodes of a job that completes one by one.
-        let_go_reasons: why Roost released each of these waiting jobs to plain Slurm.
+        release_reasons: why Roost released each of these waiting jobs to plain Slurm.
         watched_start_count: jobs that Slurm started while Roost only watched.
         watched_elsewhere_count: those of them that got other GPUs than Roost had chosen.
         slurm_asked_s: engine time at which the poll under way began; None: there is none.
@@ -222,10 +224,11 @@ class DaemonState:
     promotion_faults: dict[Slot, str] = field(default_factory=dict)
     shadow: ShadowFigures | None = None
     waste: WasteTally = field(default_factory=WasteTally)
+    foreign: dict[tuple[NodeName, int], Foreign] = field(default_factory=dict)
     progress: ProgressTracker = field(default_factory=ProgressTracker)
     gpu_memory: GpuMemoryPeaks = field(default_factory=GpuMemoryPeaks)
     first_shares: dict[JobId, tuple[NodeShare, ...]] = field(default_factory=dict)
-    let_go_reasons: dict[JobId, str] = field(default_factory=dict)
+    release_reasons: dict[JobId, str] = field(default_factory=dict)
     watched_start_count: int = 0
     watched_elsewhere_count: int = 0
     slurm_asked_s: float | None = None

@@ -35,6 +35,7 @@ from roost_engine.domain.events import (
     PreemptionRefused,
     QuotasSeen,
     SharesSeen,
+    SharingWithdrawn,
     SpeedSeen,
     Tick,
     TimerPinned,
@@ -61,9 +62,9 @@ from roost_engine.reservations.released_preemptors import ReleasedPreemptors
 from roost_engine.reservations.standing_pins import StandingPins
 from roost_engine.scoring.scorer import Scorer
 from roost_engine.sharing.seating import Seating
-from roost_engine.table.displaced import displaced_by, lost_with
 from roost_engine.table.invariants import check_invariants
 from roost_engine.table.job_table import JobTable
+from roost_engine.table.lost_placements import lost_to_start, lost_with_node
 from roost_engine.table.wait_reports import report_group
 
 __all__ = ["Engine", "EngineConfig", "Passing"]
@@ -296,6 +297,10 @@ class Engine:
                     running.note_links(event.nvlink_frac, event.pcie_frac, event.nic_frac)
             case MemorySeen():
                 pass  # what jobs that share GPUs need; the seating has noted it
+            case SharingWithdrawn():
+                joining = () if self.seating is None else self.seating.joining(event.job_id)
+                why = f"job {event.job_id} is to share its GPUs no more"
+                self._table.place_again(joining, why, event.at_s, actions)
             case JobsStopped():
                 for job_id in event.job_ids:
                     self._preemption.requeue(job_id, event.at_s, actions)
@@ -343,9 +348,9 @@ class Engine:
         if started is not None and not self._preempt.stops_none:
             self._preemption.grant_lease(event.job_id, started, event.at_s)
         if table.placing:
-            displaced = displaced_by(event, table.placing, table.jobs, self.cluster)
+            lost = lost_to_start(event, table.placing, table.jobs, self.cluster)
             reason = f"job {event.job_id} has started on its GPUs"
-            table.place_again(displaced, reason, event.at_s, actions)
+            table.place_again(lost, reason, event.at_s, actions)
         if self._standing.is_on:
             self._standing.note_start()
 
@@ -356,7 +361,7 @@ class Engine:
         """
         table = self._table
         if table.placing:
-            lost = lost_with(name, table.placing, table.jobs, self.cluster)
+            lost = lost_with_node(name, table.placing, table.jobs, self.cluster)
             table.place_again(lost, f"Slurm starts no job on {name} now", at_s, actions)
 
     def nodes_for(self, job: JobSpec) -> NodeSet:

@@ -29,7 +29,7 @@ class JobState(StrEnum):
     PLACING = "placing"  # Slurm was asked to start it
     RUNNING = "running"
     STOPPING = "stopping"  # runs until Slurm has stopped it
-    LET_GO = "let_go"  # released to plain Slurm
+    RELEASED = "let_go"  # to plain Slurm; journals have this word
     ENDED = "ended"
 
 

@@ -2,7 +2,7 @@
 
 import os
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from roost_slurm.text import commands
@@ -10,6 +10,18 @@ from roost_slurm.text.commands import Argv
 
 DEADLINE_S = 5.0  # of a whole run; the hook ends it after 6 s
 _SEARCH_PATH = "/usr/local/bin:/usr/bin:/bin"
+
+
+# Slurm's commands take options from the environment: SLURM_CLUSTERS asks another cluster, and
+# SQUEUE_STATES, SQUEUE_PARTITION or SQUEUE_USERS hide jobs.
+_OPTIONS = ("SLURM_", "SQUEUE_", "SCONTROL_", "SINFO_")
+_KEPT = frozenset({"SLURM_CONF", "SLURM_JWT"})
+
+
+def plain_environment(given: Mapping[str, str]) -> dict[str, str]:
+    """Return a person's environment without what changes the answers of Slurm's commands."""
+    kept = {k: v for k, v in given.items() if k in _KEPT or not k.startswith(_OPTIONS)}
+    return kept | commands.ENVIRONMENT
 
 
 class RunCommand(Protocol):
@@ -59,7 +71,7 @@ def answer_of(argv: Argv, timeout_s: float) -> str:
     try:
         done = subprocess.run(
             argv,
-            env={**os.environ, **commands.ENVIRONMENT},
+            env=plain_environment(os.environ),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

@@ -88,7 +88,7 @@ def cluster(operator: FakeOperator) -> FakeOperator:
     operator.timers.CopyFrom(_timers())
     operator.status.ClearField("slots")
     operator.status.slots.extend(build_slots(3, GATE_FAULT))
-    for job, explanation in (_running(), _waiting(), _let_go(), _placing(), _ended()):
+    for job, explanation in (_running(), _waiting(), _released(), _placing(), _ended()):
         operator.add_job(job, explanation)
     return operator
 
@@ -169,7 +169,7 @@ def _timers() -> pb.ListTimersResponse:
     return pb.ListTimersResponse(gate="delay", timers=[tuned, pinned])
 
 
-def _let_go() -> tuple[pb.Job, pb.Explanation]:
+def _released() -> tuple[pb.Job, pb.Explanation]:
     reason = "--exclusive takes whole nodes, whatever is chosen"
     return build_job("4714", pb.JOB_STATE_LET_GO, 8, reason=reason), pb.Explanation()
 

@@ -1,5 +1,6 @@
 """The program: options, exit codes, and one line on stderr for each failure."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -81,6 +82,21 @@ def test_a_full_disk_under_stdout_is_one_line(operator: FakeOperator, address: s
         )
     wanted = "roostctl: the output cannot be written: No space left on device\n"
     assert (done.returncode, done.stderr) == (1, wanted)
+
+
+def test_a_reader_that_has_seen_enough_is_no_error(operator: FakeOperator, address: str) -> None:
+    """As in `roostctl jobs | head -1`."""
+    reads, writes = os.pipe()
+    os.close(reads)
+    done = subprocess.run(
+        [sys.executable, "-m", "roostctl.main", "--daemon", address, "status"],
+        stdout=writes,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    os.close(writes)
+    assert done.stderr == ""
 
 
 def test_needs_neither_numpy_nor_what_only_the_daemon_needs() -> None:

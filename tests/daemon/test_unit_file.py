@@ -43,6 +43,12 @@ def test_systemd_never_gives_up() -> None:
     assert not [key for key in said if "Prevent" in key]
 
 
+def test_systemd_ends_a_daemon_that_hangs_for_half_a_minute() -> None:
+    said = settings(UNIT)
+    assert (said["Service.Type"], said["Service.WatchdogSec"]) == ("notify", "30")
+    assert "Service.WatchdogSignal" not in said  # SIGABRT: a daemon that is stopped ends too
+
+
 def test_a_start_that_keeps_failing_is_tried_less_often() -> None:
     said = settings(UNIT.with_name("roostd.service.d") / "restart-steps.conf")
 

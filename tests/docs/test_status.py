@@ -15,7 +15,7 @@ from roost_engine.plugins.stacks import OrderKind
 from roost_engine.policies.heuristics import NoPreemption, OpenGate, PriorityOrder
 from roost_engine.preemption.network_preemption import NetworkPreemptionConfig
 from roost_engine.scoring.heuristic import HeuristicScore
-from roost_engine.testing.builders import EngineHarness, job, let_go, node, placed, shape
+from roost_engine.testing.builders import EngineHarness, job, node, placed, released, shape
 from roost_sim.catalogue.compositions import POLICIES
 from roost_sim.traces.formats import Format
 from roost_slurm.text import squeue
@@ -102,7 +102,7 @@ def test_a_job_that_slurm_may_not_start_takes_gpus_from_others_until_it_is_relea
     actions = tuple(harness.actions)
     tries = [action.job_id for action in actions if isinstance(action, Place)]
     assert tries.count(JobId("blocked")) == config.refusal_limit
-    assert let_go(actions).keys() == {"blocked"}
+    assert released(actions).keys() == {"blocked"}
 
 
 def test_tiers_and_the_reason_for_waiting_make_no_difference() -> None:

@@ -21,11 +21,11 @@ from numpy.typing import NDArray
 
 from roost_engine.domain.actions import (
     Action,
-    LetGo,
     PinStanding,
     Place,
     PolicyFailed,
     Preempt,
+    ReleaseToSlurm,
     Unpin,
     Wait,
     WakeAt,
@@ -217,7 +217,7 @@ def _spelled(action: Action) -> tuple[object, ...]:
             return "wait", action.job_id, action.reason, until, action.exclusions.get()
         case Preempt():
             return "preempt", action.job_id, action.reason, action.for_job
-        case LetGo():
+        case ReleaseToSlurm():
             return "let go", action.job_id, action.reason
         case WakeAt():
             return "wake", f"{action.at_s:.6g}"

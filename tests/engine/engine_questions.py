@@ -14,9 +14,9 @@ from roost_engine.testing.builders import (
     EngineHarness,
     bridges,
     job,
-    let_go,
     node,
     placed,
+    released,
     share,
     waits,
 )
@@ -34,7 +34,7 @@ def withdraw(harness: EngineHarness, job_id: str, reason: str = "held by its use
 
 def change(harness: EngineHarness, spec: JobSpec) -> dict[str, object]:
     actions = harness.feed(JobChanged(at_s=harness.now_s, job=spec))
-    return {**placed(actions), **waits(actions), **let_go(actions)}
+    return {**placed(actions), **waits(actions), **released(actions)}
 
 
 def fault(harness: EngineHarness, name: str, gpu: int, what: str) -> dict[str, object]:

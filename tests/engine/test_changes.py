@@ -107,7 +107,7 @@ def test_a_withdrawn_job_is_left_to_slurm(make_harness: HarnessFactory, state: J
         harness.start()
     assert harness.state("1") is state
     withdraw(harness, "1", "held by its user")
-    assert harness.state("1") is JobState.LET_GO
+    assert harness.state("1") is JobState.RELEASED
     assert harness.reason("1") == "held by its user"
     assert harness.engine.waiting() == ()
     if state is not JobState.WAITING:

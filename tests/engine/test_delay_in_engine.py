@@ -25,7 +25,7 @@ from roost_engine.engine import Engine, EngineConfig
 from roost_engine.gate.delay import DelayConfig, DelayGate
 from roost_engine.job_record import JobState, shares_of
 from roost_engine.plugins.plugins import Policies
-from roost_engine.prediction.run_time.history import HistoryState
+from roost_engine.prediction.run_time.history_state import HistoryState
 from roost_engine.preemption.rules import LasMovesConfig, las_moves
 from roost_engine.testing.builders import EngineHarness, delay_policies, job, node, preempted, share
 from roost_engine.testing.fakes import ScriptedGate

@@ -10,7 +10,7 @@ from tests.engine.engine_questions import change, decision, impatient, withdraw
 
 from roost_engine.domain.actions import Place, Wait, WakeAt
 from roost_engine.domain.errors import UnknownJob
-from roost_engine.domain.events import LoadSeen
+from roost_engine.domain.events import LoadSeen, SharingWithdrawn
 from roost_engine.domain.model import JobId, NodeName
 from roost_engine.engine import EngineConfig
 from roost_engine.job_record import JobState, ObservedJob
@@ -321,3 +321,10 @@ def test_a_job_keeps_its_place_when_only_its_priority_ages(make_harness: Harness
     harness.queue(spec)
     assert not change(harness, replace(spec, priority=3))
     assert "1" in placed(harness.advance(20.0))
+
+
+def test_an_opt_out_changes_nothing_where_no_jobs_share(make_harness: HarnessFactory) -> None:
+    harness = make_harness([node("a")], bridges())
+    harness.run(job("1", gpus=2))
+    assert harness.feed(SharingWithdrawn(at_s=harness.now_s, job_id=JobId("1"))) == ()
+    assert harness.state("1") is JobState.RUNNING

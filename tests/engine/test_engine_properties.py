@@ -7,7 +7,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from roost_engine.domain.actions import Action, LetGo, Place, Wait
+from roost_engine.domain.actions import Action, Place, ReleaseToSlurm, Wait
 from roost_engine.domain.events import (
     Event,
     GpuHealthChanged,
@@ -112,7 +112,7 @@ class EngineMachine(RuleBasedStateMachine):
         else:
             reason = "held by its user"
             self.tell(JobWithdrawn(at_s=self.harness.now_s, job_id=JobId(job_id), reason=reason))
-            assert self.harness.state(job_id) is JobState.LET_GO
+            assert self.harness.state(job_id) is JobState.RELEASED
 
     @precondition(lambda self: self.in_state(JobState.PLACING))
     @rule(data=st.data(), outcome=st.sampled_from(["start", "start", "elsewhere", "refuse"]))
@@ -219,7 +219,7 @@ class EngineMachine(RuleBasedStateMachine):
                 self.check(self.harness.end(job_id))
         for job_id, spec in self.jobs.items():
             decided = self.harness.engine.record(JobId(job_id)).placement is not None
-            assert self.harness.state(job_id) is JobState.LET_GO or (decided and not spec.binding)
+            assert self.harness.state(job_id) is JobState.RELEASED or (decided and not spec.binding)
 
     # -- the model -------------------------------------------------------------------------
 
@@ -250,7 +250,7 @@ class EngineMachine(RuleBasedStateMachine):
                     self.check_placement(spec, action)
                     if spec.binding:
                         self.claims[action.job_id] = shares_of(action.placement)
-                case Wait() | LetGo():
+                case Wait() | ReleaseToSlurm():
                     self.claims.pop(action.job_id, None)  # Slurm did not start it in time
 
     def check_placement(self, spec: JobSpec, action: Place) -> None:

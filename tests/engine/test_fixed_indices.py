@@ -70,7 +70,7 @@ def test_a_job_whose_fixed_indices_stay_busy_is_released_to_slurm(
     harness.advance(16.0)
     assert harness.state("1") is JobState.WAITING
     harness.advance(17.0)
-    assert harness.state("1") is JobState.LET_GO
+    assert harness.state("1") is JobState.RELEASED
     assert "GPUs 0,3 of a node" in harness.reason("1")
 
 
@@ -87,7 +87,7 @@ def test_a_refused_job_with_fixed_indices_is_handed_over_only_after_its_time(
     harness.advance(12.0)  # its pause was over at 8 s
     assert harness.state("1") is JobState.WAITING
     harness.advance(13.0)
-    assert harness.state("1") is JobState.LET_GO
+    assert harness.state("1") is JobState.RELEASED
 
 
 def test_a_placed_job_waits_again_as_soon_as_another_job_has_its_gpus(

@@ -70,7 +70,7 @@ class TestRuns:
             (JobState.PLACING, False),
             (JobState.RUNNING, True),
             (JobState.STOPPING, True),
-            (JobState.LET_GO, False),
+            (JobState.RELEASED, False),
             (JobState.ENDED, False),
         ],
     )

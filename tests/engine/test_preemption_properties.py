@@ -6,7 +6,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from roost_engine.domain.actions import Action, LetGo, Place, Preempt, Wait
+from roost_engine.domain.actions import Action, Place, Preempt, ReleaseToSlurm, Wait
 from roost_engine.domain.events import JobWithdrawn, NodeLost, NodeSeen, Tick
 from roost_engine.domain.model import JobId, JobSpec, NodeShare
 from roost_engine.engine import EngineConfig
@@ -110,7 +110,7 @@ class PreemptionMachine(RuleBasedStateMachine):
         running = {JobState.RUNNING, JobState.STOPPING}
         for job_id in self.jobs:
             state = self.harness.state(job_id)
-            assert state not in (JobState.ENDED, JobState.LET_GO)
+            assert state not in (JobState.ENDED, JobState.RELEASED)
             assert (job_id in self.held) == (state in running | {JobState.PLACING})
 
     @invariant()
@@ -162,9 +162,9 @@ class PreemptionMachine(RuleBasedStateMachine):
             match action:
                 case Place():
                     self.check_place(action)
-                case Wait() | LetGo():
+                case Wait() | ReleaseToSlurm():
                     self.held.pop(action.job_id, None)  # Slurm did not start it in time
-                    assert not isinstance(action, LetGo) or self.jobs.pop(action.job_id)
+                    assert not isinstance(action, ReleaseToSlurm) or self.jobs.pop(action.job_id)
                 case Preempt():
                     self.check_preemption(action)
         self.planned = {

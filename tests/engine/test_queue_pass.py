@@ -19,9 +19,9 @@ from roost_engine.testing.builders import (
     GIB,
     bridges,
     job,
-    let_go,
     node,
     placed,
+    released,
     shape,
     waits,
 )
@@ -198,8 +198,8 @@ def test_releases_a_job_that_could_never_fit(
     make_harness: HarnessFactory, spec: JobSpec, why: str
 ) -> None:
     harness = make_harness([node("a")], bridges())
-    assert why in let_go(harness.queue(spec))["1"]
-    assert harness.state("1") is JobState.LET_GO
+    assert why in released(harness.queue(spec))["1"]
+    assert harness.state("1") is JobState.RELEASED
     assert harness.engine.waiting() == ()
 
 
@@ -214,5 +214,5 @@ def test_releases_jobs_when_the_last_fitting_node_is_lost(make_harness: HarnessF
     harness.run(job("1", gpus=8))
     harness.queue(job("2", gpus=8), job("3", gpus=8), job("4", gpus=4), job("5", gpus=4))
     actions = harness.feed(NodeLost(at_s=1.0, name=NodeName("a")))
-    assert sorted(let_go(actions)) == ["2", "3"]
+    assert sorted(released(actions)) == ["2", "3"]
     assert harness.state("5") is JobState.WAITING

@@ -14,9 +14,9 @@ from roost_engine.job_record import JobState
 from roost_engine.testing.builders import (
     bridges,
     job,
-    let_go,
     node,
     placed,
+    released,
     waits,
 )
 
@@ -56,8 +56,8 @@ def test_releases_a_job_after_the_last_refusal(make_harness: HarnessFactory) -> 
     harness.refuse("1", "first")
     harness.advance(2.0)
     actions = harness.refuse("1", "requested node busy")
-    assert let_go(actions)["1"] == "Slurm refused 2 placements, the last: requested node busy"
-    assert harness.state("1") is JobState.LET_GO
+    assert released(actions)["1"] == "Slurm refused 2 placements, the last: requested node busy"
+    assert harness.state("1") is JobState.RELEASED
 
 
 def test_a_missing_start_counts_as_a_refusal(make_harness: HarnessFactory) -> None:

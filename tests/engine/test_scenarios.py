@@ -18,9 +18,9 @@ from roost_engine.domain.topology import parse_topo_matrix
 from roost_engine.engine import EngineConfig
 from roost_engine.testing.builders import (
     job,
-    let_go,
     node,
     placed,
+    released,
     shape,
     topology,
     waits,
@@ -69,7 +69,7 @@ class Step(Strict):
     resume: str | None = None
     placed: dict[int, str] = {}
     waits: dict[int, str] = {}
-    let_go: dict[int, str] = {}
+    released: dict[int, str] = {}
 
 
 class Scenario(Strict):
@@ -153,9 +153,9 @@ def test_scenario(path: Path, make_harness: HarnessFactory) -> None:
         came = {int(job_id): in_words(place) for job_id, place in placed(actions).items()}
         assert came == step.placed, where
         assert {int(j): wait.reason for j, wait in waits(actions).items()} == step.waits, where
-        gone = {int(job_id): reason for job_id, reason in let_go(actions).items()}
-        assert gone.keys() == step.let_go.keys(), where
-        for job_id, reason in step.let_go.items():
+        gone = {int(job_id): reason for job_id, reason in released(actions).items()}
+        assert gone.keys() == step.released.keys(), where
+        for job_id, reason in step.released.items():
             assert reason in gone[job_id], where
 
 

@@ -1,3 +1,4 @@
+import os
 import subprocess
 from collections.abc import Iterator
 
@@ -8,6 +9,7 @@ from roost_slurm.command_run import (
     NoAnswer,
     answer_of,
     before_deadline,
+    plain_environment,
     run_command,
 )
 
@@ -63,6 +65,18 @@ def test_a_slurm_conf_that_is_not_there_is_said_at_once(monkeypatch: pytest.Monk
     monkeypatch.setenv("SLURM_CONF", "/absent/slurm.conf")
     with pytest.raises(NoAnswer, match="SLURM_CONF names /absent"):
         answer_of(("sleep", "60"), 60.0)
+
+
+def test_a_persons_settings_change_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With SQUEUE_STATES=PENDING a node that runs jobs would be taken for an empty one."""
+    for name in ("SQUEUE_STATES", "SQUEUE_PARTITION", "SLURM_CLUSTERS", "SCONTROL_ALL"):
+        monkeypatch.setenv(name, "other")
+    monkeypatch.setenv("SLURM_TIME_FORMAT", "relative")
+    monkeypatch.setenv("SLURM_JWT", "token")
+    names = "$SQUEUE_STATES$SQUEUE_PARTITION$SLURM_CLUSTERS$SCONTROL_ALL $SLURM_TIME_FORMAT"
+    told = answer_of(("sh", "-c", f"echo {names} $TZ $SLURM_JWT $PATH"), 20.0)
+    assert told == f"standard UTC0 token {os.environ['PATH']}\n"
+    assert "SLURM_CLUSTERS" not in plain_environment({"SLURM_CLUSTERS": "b"})
 
 
 def test_a_command_that_hangs_is_ended() -> None:

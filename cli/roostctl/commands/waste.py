@@ -1,6 +1,7 @@
 """`roostctl waste`: GPU-hours that brought nothing, by day and user."""
 
 import click
+from rich.console import RenderableType
 
 from roost_proto.v1 import waste_pb2 as pb
 from roostctl.clients.waste import connect_waste
@@ -8,9 +9,9 @@ from roostctl.documents.waste import WasteDocument, waste_document
 from roostctl.options.common import Options, json_option, pass_options
 from roostctl.output.console import Cell, listing, new_console, print_document, prose, show
 from roostctl.output.logins import login_of
-from roostctl.output.quantities import ABSENT, duration, percent, safe_text
+from roostctl.output.quantities import ABSENT, duration, gibibytes, or_absent, percent, safe_text
 
-_KINDS = ("HELD", "IDLE", "SPLIT", "NEIGHBOURS", "UNKNOWN", "UNREACHABLE", "HALF FREE")
+_KINDS = ("HELD", "IDLE", "SPLIT", "NEIGHBOURS", "UNKNOWN", "UNREACHABLE", "HALF FREE", "FOREIGN")
 _HEADS = ("DAY", "USER", *_KINDS)
 _COLUMNS = (
     "held_gpu_h",
@@ -20,6 +21,11 @@ _COLUMNS = (
     "unknown_gpu_h",
     "unreachable_gpu_h",
     "half_free_gpu_h",
+    "foreign_gpu_h",
+)
+_FOREIGN_HEADS = ("NODE", "GPU", "GiB", "HELD BY", "PROCESS OF", "LEFT BY JOB", "FOR")
+_FOREIGN_NOTE = (
+    "Memory in use by no job that holds the GPU; nvidia-smi on the node names the process."
 )
 
 
@@ -46,8 +52,9 @@ def waste(options: Options, day_count: int, by: str, as_json: bool) -> None:
 
     HELD by a user's jobs; of these IDLE, SPLIT from the other half of a linked pair, lost because
     NEIGHBOURS slow a job, or UNKNOWN for want of telemetry. UNREACHABLE GPUs are free without a CPU
-    or memory beside them, HALF FREE ones without the other half of their pair: both belong to no
-    user. Days are those of UTC.
+    or memory beside them, HALF FREE ones without the other half of their pair. On FOREIGN ones
+    processes of no job that holds them use memory; a second table lists those of now. These three
+    belong to no user. Days are those of UTC.
     """
     with connect_waste(options.daemon, options.timeout_s) as client:
         found = client.get_waste(day_count)
@@ -62,7 +69,11 @@ def waste(options: Options, day_count: int, by: str, as_json: bool) -> None:
     notes: list[Cell] = [prose(_summary(found), "dim")]
     if found.fault:
         notes.append(prose(f"Earlier sums are missing: {safe_text(found.fault)}.", "yellow"))
-    show(console, *([table] if found.entries else []), *notes)
+    foreign: list[RenderableType] = []
+    if found.foreign:
+        lines = [_foreign_row(one) for one in found.foreign]
+        foreign = ["", listing(console, _FOREIGN_HEADS, lines), prose(_FOREIGN_NOTE, "yellow")]
+    show(console, *([table] if found.entries else []), *notes, *foreign)
 
 
 def _by_user(found: pb.GetWasteResponse) -> pb.GetWasteResponse:
@@ -76,12 +87,29 @@ def _by_user(found: pb.GetWasteResponse) -> pb.GetWasteResponse:
         for column in _COLUMNS:
             setattr(summed, column, getattr(summed, column) + getattr(entry, column))
     entries = sorted(sums.values(), key=lambda entry: (-entry.idle_gpu_h, entry.user_id))
-    return pb.GetWasteResponse(entries=entries, counted_s=found.counted_s, fault=found.fault)
+    return pb.GetWasteResponse(
+        entries=entries,
+        counted_s=found.counted_s,
+        fault=found.fault,
+        foreign=found.foreign,
+    )
 
 
 def _row(entry: pb.WasteEntry) -> list[Cell]:
     user = login_of(entry.user_id) if entry.HasField("user_id") else "(none)"
     return [entry.day, user, *(_hours(getattr(entry, column)) for column in _COLUMNS)]
+
+
+def _foreign_row(one: pb.ForeignMemory) -> list[Cell]:
+    return [
+        safe_text(one.node),
+        str(one.gpu_index),
+        gibibytes(one.used_bytes),
+        or_absent(one.held_by),
+        login_of(one.user_id) if one.HasField("user_id") else ABSENT,
+        str(one.slurm_job_id) if one.HasField("slurm_job_id") else ABSENT,
+        duration(one.seen_for_s),
+    ]
 
 
 def _hours(gpu_h: float) -> str:

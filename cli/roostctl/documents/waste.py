@@ -18,6 +18,22 @@ class WasteEntryDocument(TypedDict):
     unreachable_gpu_h: float | None
     half_free_gpu_h: float | None
     neighbours_gpu_h: float | None
+    foreign_gpu_h: float | None
+
+
+class ForeignMemoryDocument(TypedDict):
+    """Memory of a GPU that processes of no job use which holds it; null where that is not known.
+
+    `held_by` is null where the GPU is free, `slurm_job_id` where no job has started the process.
+    """
+
+    node: str
+    gpu_index: int
+    used_bytes: int
+    held_by: str | None
+    user_id: int | None
+    slurm_job_id: int | None
+    seen_for_s: float | None
 
 
 class WasteDocument(TypedDict):
@@ -27,6 +43,7 @@ class WasteDocument(TypedDict):
     counted_s: float | None
     fault: str
     entries: list[WasteEntryDocument]
+    foreign: list[ForeignMemoryDocument]
 
 
 def waste_document(found: pb.GetWasteResponse) -> WasteDocument:
@@ -36,6 +53,7 @@ def waste_document(found: pb.GetWasteResponse) -> WasteDocument:
         "counted_s": finite(found.counted_s),
         "fault": found.fault,
         "entries": [_entry(one) for one in found.entries],
+        "foreign": [_foreign(one) for one in found.foreign],
     }
 
 
@@ -50,4 +68,17 @@ def _entry(one: pb.WasteEntry) -> WasteEntryDocument:
         "unreachable_gpu_h": finite(one.unreachable_gpu_h),
         "half_free_gpu_h": finite(one.half_free_gpu_h),
         "neighbours_gpu_h": finite(one.neighbours_gpu_h),
+        "foreign_gpu_h": finite(one.foreign_gpu_h),
+    }
+
+
+def _foreign(one: pb.ForeignMemory) -> ForeignMemoryDocument:
+    return {
+        "node": one.node,
+        "gpu_index": one.gpu_index,
+        "used_bytes": one.used_bytes,
+        "held_by": one.held_by or None,
+        "user_id": one.user_id if one.HasField("user_id") else None,
+        "slurm_job_id": one.slurm_job_id if one.HasField("slurm_job_id") else None,
+        "seen_for_s": finite(one.seen_for_s),
     }

@@ -21,6 +21,9 @@ def set_gauges(metrics: Metrics, state: DaemonState, recorder: Recorder) -> None
     total = int(cluster.gpu_count[: len(cluster)][cluster.usable[: len(cluster)]].sum())
     metrics.gpus.labels("free").set(free)
     metrics.gpus.labels("held").set(total - free)
+    foreign_held = sum(one.held_by is not None for one in state.foreign.values())
+    metrics.foreign_memory_gpus.labels("held").set(foreign_held)
+    metrics.foreign_memory_gpus.labels("free").set(len(state.foreign) - foreign_held)
     metrics.nodes.set(sum(spec is not None for spec in cluster.specs))
     metrics.policies.clear()
     for slot, name in state.engine.policy_names.items():

@@ -153,7 +153,8 @@ class Telemetry(Section):
     process_interval_s: Annotated[float, Field(ge=0, le=3_600)] = Field(
         default=10.0,
         description="while sharing is enabled: how often a probe lists the processes of GPUs that"
-        " jobs share, to know what each uses of their memory; 0: never",
+        " jobs share, to know what each uses of their memory; it does so too where processes of no"
+        " job hold memory; 0: never",
     )
 
 

@@ -27,7 +27,8 @@ class SharingSection(Section):
     qos: tuple[str, ...] = Field(
         default=(),
         strict=False,
-        description="jobs of these QoS opt in; any other one by its comment, roost:share=yes",
+        description="jobs of these QoS opt in, but for roost:share=no; any other one by its"
+        " comment, roost:share=yes",
     )
     pairs: AbsolutePath | None = Field(
         default=None,

@@ -114,8 +114,11 @@ class Metrics:
         self.wasted = self._counter(
             "wasted_gpu_seconds",
             "GPU-seconds by kind: held, and what of it was idle, unknown, split or lost by "
-            "neighbours; unreachable and half_free of free GPUs",
+            "neighbours; unreachable and half_free of free GPUs; foreign, with memory of no job",
             ["kind"],
+        )
+        self.foreign_memory_gpus = self._gauge(
+            "foreign_memory_gpus", "GPUs whose memory processes of no Slurm job hold", ["state"]
         )
         self.loop_stall_s = self._histogram(
             "loop_stall", "Delay of the event loop, looked at every 50 ms", _STALL_BUCKETS_S

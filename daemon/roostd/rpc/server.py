@@ -43,7 +43,7 @@ from roostd.rpc.services.modes import ModeAdminService, ModeDesk
 from roostd.rpc.services.operator import OperatorService
 from roostd.rpc.services.placement import PlacementService
 from roostd.rpc.services.policies import PoliciesService, PolicyAdminService, PolicyDesk
-from roostd.rpc.services.telemetry import Intervals, TelemetryService
+from roostd.rpc.services.telemetry import TelemetryService
 from roostd.rpc.services.waste import WasteService
 from roostd.state import DaemonState
 
@@ -117,7 +117,7 @@ class Servers:
             state.board,
             metrics,
             state.version,
-            lambda: Intervals.of(state.config),
+            lambda: state.config,
             listen.max_node_count,
             self._revocations,
         )

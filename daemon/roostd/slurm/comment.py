@@ -31,14 +31,14 @@ class JobComment:
         checkpoint_s: seconds between two checkpoints, from the last of which the job continues
             when it is stopped and started again; None if not stated.
         problems: what could not be used, and why, one text each.
-        shares_gpus: whether another job may run on its GPUs beside it.
+        shares_gpus: whether another job may run on its GPUs beside it; None if not stated.
         gpu_memory_bytes: of each of its GPUs, that it needs at most; 0 if not stated.
     """
 
     model: str = ""
     checkpoint_s: float | None = None
     problems: tuple[str, ...] = ()
-    shares_gpus: bool = False
+    shares_gpus: bool | None = None
     gpu_memory_bytes: int = 0
 
 
@@ -93,11 +93,11 @@ def _checkpoint_s(given: Mapping[str, str], problems: list[str]) -> float | None
     return None
 
 
-def _shares_gpus(given: Mapping[str, str], problems: list[str]) -> bool:
-    answer = given.get("share", "no")
-    if answer not in ("yes", "no"):
+def _shares_gpus(given: Mapping[str, str], problems: list[str]) -> bool | None:
+    answer = given.get("share")
+    if answer not in ("yes", "no", None):
         problems.append(f"share: want yes or no, got {_shown(answer)}")
-    return answer == "yes"
+    return None if answer is None else answer == "yes"
 
 
 def _gpu_memory_bytes(given: Mapping[str, str], problems: list[str]) -> int:

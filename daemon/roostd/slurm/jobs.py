@@ -12,7 +12,7 @@ from roost_slurm.text.hostlist import expand
 from roost_slurm.text.limits import MOST_TASKS, whole_number
 from roost_slurm.text.scontrol import JobDetail
 from roost_slurm.text.squeue import QueuedJob
-from roost_slurm.text.stamp import LET_GO, OTHERS, Stamp, parse_stamp
+from roost_slurm.text.stamp import OTHERS, RELEASED_STAMP, Stamp, parse_stamp
 from roost_slurm.text.tres import (
     SEAT_TOKEN,
     Gres,
@@ -128,11 +128,11 @@ class JobReader:
             return Unmanaged(LEASED_BY_ANOTHER)
         if mode is Mode.ENFORCE and request.stamp is None:
             # Checked last: a job released for one of the reasons above has lost its lease by that.
-            return Unmanaged(RELEASED if job.admin_comment == LET_GO else NO_LEASE)
+            return Unmanaged(RELEASED if job.admin_comment == RELEASED_STAMP else NO_LEASE)
         begin = request.stamp.begin_epoch_s if request.stamp else None
         comment = comment_of(detail) or JobComment()
         fixed = self._fixed_indices(job, request)
-        shares, memory_bytes = self._shares_gpus(comment, detail, request), comment.gpu_memory_bytes
+        shares, memory_bytes = self._shares_gpus(detail, request), comment.gpu_memory_bytes
         if shares:
             memory_bytes = self.memory_of(job.user_id, detail.name, memory_bytes)
         return JobSpec(
@@ -165,9 +165,14 @@ class JobReader:
             return ()
         return pinned_indices(dict(job.tres))
 
-    def _shares_gpus(self, comment: JobComment, detail: JobDetail, request: "_Request") -> bool:
+    def opts_in(self, detail: JobDetail) -> bool:
+        """Return whether a job may share GPUs: by its comment, or by its QoS if that is silent."""
+        stated = (comment_of(detail) or JobComment()).shares_gpus
+        return self.is_sharing_qos(detail.qos) if stated is None else stated
+
+    def _shares_gpus(self, detail: JobDetail, request: "_Request") -> bool:
         """Whether a job may share GPUs; on 22.05 one that has a token keeps it and may not."""
-        if not (comment.shares_gpus or self.is_sharing_qos(detail.qos)):
+        if not self.opts_in(detail):
             return False
         return self.traits.can_untype or SEAT_TOKEN not in request.others
 
@@ -205,7 +210,7 @@ class JobReader:
             return f"may run in any of the partitions {job.partition}"
         if 0 < request.count("TresPerNode") < request.gpu_count:
             return "asks for GPUs in two ways, one of them a node: Slurm takes no pin for both"
-        if request.kinds and job.admin_comment == LET_GO:
+        if request.kinds and job.admin_comment == RELEASED_STAMP:
             kinds = ", ".join(sorted(request.kinds))
             return f"was pinned and released: this Slurm gives it only the GPUs {kinds} of a node"
         if request.kinds:

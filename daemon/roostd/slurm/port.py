@@ -119,7 +119,13 @@ class SlurmPort(Protocol):
         """Return the queue, as of now or later; calls at the same time share one dump."""
 
     async def pin(
-        self, job_id: JobId, placement: Placement, *, lease_s: int = 0, is_eligible: bool = False
+        self,
+        job_id: JobId,
+        placement: Placement,
+        *,
+        lease_s: int = 0,
+        is_eligible: bool = False,
+        beside: Sequence[JobId] = (),
     ) -> None:
         """Make Slurm start a waiting job on exactly these GPUs, as soon as they are free.
 
@@ -132,6 +138,8 @@ class SlurmPort(Protocol):
             lease_s: length of that lease.
             is_eligible: whether the job waits by a standing pin already: its begin time, and with
                 it its age, stays as it is.
+            beside: the jobs that hold other seats of these GPUs. Their comments and QoS, and those
+                of the waiting job, must be as in the last dump: a user may have opted out since.
 
         Raises:
             JobNotWaiting: the job is gone, held or no longer pending.

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from roost_engine.domain.errors import SlurmRefused
 from roost_engine.domain.model import JobId
+from roost_slurm.text import commands
 from roost_slurm.text.scontrol import JobDetail
 from roost_slurm.text.squeue import QueuedJob
 from roost_slurm.text.stamp import advice, parse_stamp
@@ -193,6 +194,20 @@ class DetailCache:
                 self.known[number] = (keys[number], found[number])
             else:
                 self.known.pop(number, None)
+
+    def check_unedited(self, details: Iterable[JobDetail]) -> None:
+        """Check that what jobs say of sharing GPUs is what the last dump had: squeue lacks it.
+
+        Raises:
+            SlurmRefused: a comment or a QoS has changed; the next dump has the new one, and until
+                then the answer stays the same.
+        """
+        for detail in details:
+            _, known = self.known.get(detail.number, (None, detail))
+            if (known.comment, known.qos) != (detail.comment, detail.qos):
+                self.known[detail.number] = None, known
+                problem = f"the comment or the QoS of job {detail.number} has changed"
+                raise SlurmRefused(commands.show_job(str(detail.number)), 0, problem)
 
     async def _read_singly(self, numbers: Sequence[int], found: dict[int, JobDetail]) -> None:
         """Add the details of jobs that are asked for one by one.

@@ -185,7 +185,7 @@ class _Reading:
         """Return the request of a running job; read once, as reading all at each poll is slow."""
         is_same = self._lives.is_same(job_id)
         if is_same and job_id in self._before.requests:
-            return self._before.requests[job_id]
+            return self._present(self._before.requests[job_id], detail)
         if job.start_epoch_s is None or parse_stamp(job.admin_comment) is None:
             return None
         asked = self._before.waiting.get(job_id) if is_same else None
@@ -193,6 +193,14 @@ class _Reading:
         if isinstance(spec, Unmanaged):
             return None
         return spec, self._reader.to_engine_s(job.start_epoch_s)
+
+    def _present(self, request: Request | None, detail: JobDetail | None) -> Request | None:
+        """Return the request of a running job as it is once its owner takes the opt-in back."""
+        if request is None or detail is None or not request[0].shares_gpus:
+            return request
+        if self._reader.opts_in(detail):
+            return request
+        return replace(request[0], shares_gpus=False), request[1]
 
     def add_pending(self, job: QueuedJob, job_id: JobId) -> None:
         """Add a job that waits."""
@@ -243,7 +251,7 @@ class _Reading:
             return before.unmanaged.get(job_id, read.reason)
         reason = read.reason
         if reason in (NO_LEASE, RELEASED):
-            reason = self._site.let_go_reasons.get(job_id, reason)
+            reason = self._site.release_reasons.get(job_id, reason)
         return f"{reason}{HELD}" if job.priority == 0 and reason != NO_GPUS else reason
 
     def _unchanged(self, job: QueuedJob, job_id: JobId) -> JobSpec | None:

@@ -230,11 +230,20 @@ class SlurmCli:
                 await self._run(commands.cancel(guards[:_IDS_PER_CALL]))
 
     async def pin(
-        self, job_id: JobId, placement: Placement, *, lease_s: int = 0, is_eligible: bool = False
+        self,
+        job_id: JobId,
+        placement: Placement,
+        *,
+        lease_s: int = 0,
+        is_eligible: bool = False,
+        beside: Sequence[JobId] = (),
     ) -> None:
         """See SlurmPort."""
         detail, has_seats = await asyncio.gather(self._waiting(job_id), self._check_open(placement))
         self._check_unchanged(job_id, detail)
+        if beside:
+            others = await asyncio.gather(*map(self._detail, beside))
+            self._details.check_unedited((detail, *filter(None, others)))
         check_due(job_id, detail, self._wall_clock())
         traits = await self.traits()
         check_repinnable(job_id, detail, placement, traits)
@@ -289,7 +298,7 @@ class SlurmCli:
         """See SlurmPort."""
         await self.queue()  # a user may have changed the begin time since the last poll
         for begin_s, ids in by_begin(job_ids, self._begins, self._wall_clock()).items():
-            await self._for_all(ids, partial(commands.let_go, begin_epoch_s=begin_s))
+            await self._for_all(ids, partial(commands.release, begin_epoch_s=begin_s))
 
     async def advise(self, job_id: JobId, text: str) -> None:
         """See SlurmPort."""

@@ -15,6 +15,7 @@ from roost_engine.domain.events import (
     JobWithdrawn,
     NodeLost,
     NodeSeen,
+    SharingWithdrawn,
 )
 from roost_engine.domain.model import JobId, JobSpec, NodeSpec
 from roostd.slurm.jobs import NO_GPUS
@@ -26,6 +27,7 @@ from roostd.slurm.queue_view import RunFacts, SlurmQueueView
 def diff(before: SlurmQueueView, after: SlurmQueueView, at_s: float) -> tuple[Event, ...]:
     """Return the events between two views, in an order that never allocates a GPU twice."""
     return (
+        *_opt_outs(before, after, at_s),  # first: each other event may seat a job beside them
         *_ends(before, after, at_s),
         *_withdrawals(before, after, at_s),
         *_starts(before, after, at_s),
@@ -100,6 +102,16 @@ def _requests(before: SlurmQueueView, after: SlurmQueueView, at_s: float) -> Ite
             yield JobQueued(at_s=at_s, job=spec)
         elif before.waiting[job_id] != spec:
             yield JobChanged(at_s=at_s, job=spec)
+
+
+def _opt_outs(before: SlurmQueueView, after: SlurmQueueView, at_s: float) -> Iterator[Event]:
+    """Yield the running jobs whose owners do not want them to share GPUs any more."""
+    for job_id, request in after.requests.items():
+        known = before.requests.get(job_id)
+        if known is request or known is None or request is None:
+            continue
+        if known[0].shares_gpus and not request[0].shares_gpus and job_id in before.running:
+            yield SharingWithdrawn(at_s=at_s, job_id=job_id)
 
 
 def _overtaken_first(waiting: Mapping[JobId, JobSpec]) -> Mapping[JobId, JobSpec]:

@@ -29,6 +29,7 @@ class NodeReport:
         is_known: whether the claim names a GPU that is known from this node; true too where no GPU
             of the node is known.
         is_suspect: whether the last sample whose values were checked had implausible ones.
+        has_foreign_memory: whether processes of no job hold memory here: the probe is to list them.
     """
 
     hello: ProbeHello
@@ -41,6 +42,7 @@ class NodeReport:
     claim: Claim = _NO_CLAIM
     is_known: bool = True
     is_suspect: bool = False
+    has_foreign_memory: bool = False
 
     @property
     def sample(self) -> pb.Sample | None:

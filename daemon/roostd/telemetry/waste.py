@@ -34,6 +34,7 @@ class Seconds:
         neighbours: of these, what neighbours cost: a job at 80 % of its speed loses a fifth.
         unreachable: free, without a CPU or memory beside it.
         half_free: free, while the other half of the pair is not.
+        foreign: free or held, while processes of no job that holds the GPU use its memory.
     """
 
     held: float = 0.0
@@ -43,6 +44,7 @@ class Seconds:
     unreachable: float = 0.0
     half_free: float = 0.0
     neighbours: float = 0.0
+    foreign: float = 0.0
 
 
 KINDS = tuple(each.name for each in fields(Seconds))

@@ -231,9 +231,15 @@ class SlurmStandIn:
         return shares_of(detail(job)) if job is not None else ()
 
     async def pin(
-        self, job_id: JobId, placement: Placement, *, lease_s: int = 0, is_eligible: bool = False
+        self,
+        job_id: JobId,
+        placement: Placement,
+        *,
+        lease_s: int = 0,
+        is_eligible: bool = False,
+        beside: Sequence[JobId] = (),
     ) -> None:
-        """See SlurmPort."""
+        """See SlurmPort; its dumps show every comment, so that `beside` needs no look."""
         shown, traits = detail(self._waiting(job_id)), traits_of(self._version)
         check_repinnable(job_id, shown, placement, traits)
         calls = pin_calls(
@@ -275,7 +281,7 @@ class SlurmStandIn:
         """See SlurmPort."""
         begins = begins_of(self._records(job_ids))
         for begin_s, ids in by_begin(job_ids, begins, self._now()).items():
-            self._update("release", commands.let_go(ids, begin_s))
+            self._update("release", commands.release(ids, begin_s))
 
     async def advise(self, job_id: JobId, text: str) -> None:
         """See SlurmPort."""

@@ -63,7 +63,7 @@ class PinStanding:
 
     Slurm then counts its age and its limits, reserves the GPUs for it, stops the holders where its
     preemption allows that, and starts the job as soon as they are free. Replaces an earlier
-    standing pin of the job; a Place, a Wait or a LetGo ends it.
+    standing pin of the job; a Place, a Wait or a ReleaseToSlurm ends it.
 
     Attributes:
         start_s: engine time by which the GPUs are free, if their holders keep their time limits.
@@ -118,7 +118,7 @@ class Preempt:
 
 
 @value(kw_only=True)
-class LetGo:
+class ReleaseToSlurm:
     """Release the job to plain Slurm, because Roost cannot place it."""
 
     job_id: JobId
@@ -155,4 +155,6 @@ class PolicyFailed:
     questions: tuple[tuple[int, int], ...] = ()
 
 
-Action: TypeAlias = Place | PinStanding | Unpin | Wait | Preempt | LetGo | WakeAt | PolicyFailed
+Action: TypeAlias = (
+    Place | PinStanding | Unpin | Wait | Preempt | ReleaseToSlurm | WakeAt | PolicyFailed
+)

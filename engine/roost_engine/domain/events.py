@@ -264,6 +264,18 @@ class MemorySeen:
 
 
 @value(kw_only=True)
+class SharingWithdrawn:
+    """The owner of a running job that may share GPUs wants it to share none any more.
+
+    No other job joins it, nor one that is placed beside it and has not started. A job that runs
+    beside it stays.
+    """
+
+    at_s: float
+    job_id: JobId
+
+
+@value(kw_only=True)
 class TimerPinned:
     """An operator set a timer of the gate by hand, or returned it to the gate.
 
@@ -342,6 +354,7 @@ Event: TypeAlias = (
     | SpeedSeen
     | LinksSeen
     | MemorySeen
+    | SharingWithdrawn
     | TimerPinned
     | QuotasSeen
     | SharesSeen

@@ -36,7 +36,8 @@ from roost_engine.policies.protocols import (
 from roost_engine.policies.slots import RUN_TIMES
 from roost_engine.prediction.predictors import Predictors, PredictorsState
 from roost_engine.prediction.run_time.foreseen_ends import EndsConfig
-from roost_engine.prediction.run_time.history import HistoryState, RunTimeHistory
+from roost_engine.prediction.run_time.history import RunTimeHistory
+from roost_engine.prediction.run_time.history_state import HistoryState
 from roost_engine.prediction.run_time.run_time_model import HISTORY_NAME, RunTimeBlend
 from roost_engine.prediction.speed.speed_predictor import SpeedPredictor, SpeedState
 from roost_engine.prediction.speed.speed_table import ModelSpeeds, TableOfSpeeds

@@ -17,7 +17,8 @@ from roost_engine.policies.protocols import RunEnded, WaitEnded
 from roost_engine.policies.slots import FaultLog
 from roost_engine.prediction.backlog import Backlog
 from roost_engine.prediction.noted_dict import NotedDict
-from roost_engine.prediction.run_time.history import HistoryState, RunTimeHistory
+from roost_engine.prediction.run_time.history import RunTimeHistory
+from roost_engine.prediction.run_time.history_state import HistoryState
 from roost_engine.prediction.run_time.run_time_model import (
     HISTORY_NAME,
     BlendedRunTimes,

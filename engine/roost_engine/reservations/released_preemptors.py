@@ -87,7 +87,7 @@ class ReleasedPreemptors:
 
     def _is_released(self, job_id: JobId) -> bool:
         record = self._table.jobs.get(job_id)
-        return record is not None and record.state is JobState.LET_GO
+        return record is not None and record.state is JobState.RELEASED
 
     def _may_be_victim(self, job_id: JobId) -> bool:
         table = self._table

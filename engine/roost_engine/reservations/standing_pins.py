@@ -21,8 +21,8 @@ from roost_engine.preemption.preemption import AskGate
 from roost_engine.preemption.slurm_victims import slurm_victims
 from roost_engine.reservations.pin_search import PinSearch
 from roost_engine.scoring.scorer import Scorer
-from roost_engine.table.displaced import is_lost
 from roost_engine.table.job_table import JobTable
+from roost_engine.table.lost_placements import is_lost
 from roost_engine.table.wait_reports import report_wait
 
 _PINNED = (JobState.WAITING, JobState.CLEARING)  # also while Roost clears other GPUs for it

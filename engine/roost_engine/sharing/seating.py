@@ -6,6 +6,7 @@ both say how much GPU memory they need and both are expected to lose little enou
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from math import inf
 from typing import NamedTuple, TypeAlias
 
@@ -26,6 +27,7 @@ from roost_engine.domain.events import (
     LoadSeen,
     MemorySeen,
     NodeLost,
+    SharingWithdrawn,
     SpeedSeen,
     Tick,
     TopologySeen,
@@ -127,6 +129,9 @@ class Seating:
                 self._examined.pop(event.job.job_id, None)
             case JobStarted() | Tick():
                 pass
+            case SharingWithdrawn():
+                if (record := self._table.jobs.get(event.job_id)) is not None:
+                    record.spec = replace(record.spec, shares_gpus=False)
             case JobEnded():
                 self._examined.pop(event.job_id, None)
                 if self._learning is not None:
@@ -135,6 +140,10 @@ class Seating:
                     self._separation.forget(event.job_id)
             case _:
                 self._examined.clear()
+
+    def joining(self, job_id: JobId) -> list[JobId]:
+        """Return the jobs that are placed beside another and have not started yet."""
+        return [one for one in self.seats.partners(job_id) if one in self._table.placing]
 
     def corrected(self) -> list[CorrectedPair]:
         """Return the pairs that runs have corrected, for operators."""

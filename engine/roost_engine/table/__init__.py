@@ -1,5 +1,5 @@
 """The job table: the state of every job, and what follows when it changes.
 
-Here: changes of state, reports of waits, outcomes to learn from, displaced jobs, invariants.
+Here: changes of state, reports of waits, outcomes to learn from, lost placements, invariants.
 Not here: the record of one job (`job_record`), and any decision.
 """

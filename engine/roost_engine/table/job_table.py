@@ -10,7 +10,7 @@ from heapq import heappush, merge
 from math import inf
 
 from roost_engine.cluster.cluster import Cluster
-from roost_engine.domain.actions import Action, LetGo, Preempt
+from roost_engine.domain.actions import Action, Preempt, ReleaseToSlurm
 from roost_engine.domain.config import EngineConfig
 from roost_engine.domain.errors import UnknownJob
 from roost_engine.domain.events import JobEnded, JobStarted, JobWithdrawn, WaitSoFar
@@ -200,10 +200,10 @@ class JobTable:
         if record is not None:
             self.unqueue(job_id)
             self._outcomes.note_unplaced(record, event.at_s)
-            record.state, record.reason, record.until_s = JobState.LET_GO, event.reason, None
+            record.state, record.reason, record.until_s = JobState.RELEASED, event.reason, None
             record.standing = None
         elif (other := self.observed.get(job_id)) is not None:
-            other.state, other.reason = JobState.LET_GO, event.reason
+            other.state, other.reason = JobState.RELEASED, event.reason
         else:
             return
         self._release(job_id, event.at_s)
@@ -384,9 +384,9 @@ class JobTable:
         """Release a job to Slurm, which then places it by itself."""
         self.unqueue(job_id)
         self._outcomes.note_unplaced(record, at_s)
-        record.state, record.reason, record.until_s = JobState.LET_GO, reason, None
+        record.state, record.reason, record.until_s = JobState.RELEASED, reason, None
         record.standing = None
-        actions.append(LetGo(job_id=job_id, reason=reason))
+        actions.append(ReleaseToSlurm(job_id=job_id, reason=reason))
 
     def alarm(self, at_s: float, job_id: JobId) -> None:
         """Examine a job again at this time."""

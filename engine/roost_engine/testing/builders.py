@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from roost_engine.domain.actions import Action, LetGo, Place, Preempt, Wait, WakeAt
+from roost_engine.domain.actions import Action, Place, Preempt, ReleaseToSlurm, Wait, WakeAt
 from roost_engine.domain.events import (
     Event,
     JobEnded,
@@ -277,9 +277,11 @@ def preempted(actions: Iterable[Action]) -> dict[str, str | None]:
     return {action.job_id: action.for_job for action in actions if isinstance(action, Preempt)}
 
 
-def let_go(actions: Iterable[Action]) -> dict[str, str]:
+def released(actions: Iterable[Action]) -> dict[str, str]:
     """Return the jobs that these actions release to plain Slurm, each with the reason."""
-    return {action.job_id: action.reason for action in actions if isinstance(action, LetGo)}
+    return {
+        action.job_id: action.reason for action in actions if isinstance(action, ReleaseToSlurm)
+    }
 
 
 def delay_policies(gate: DelayGate) -> Policies:

@@ -18,6 +18,7 @@ from roost_engine.domain.tier import Tier
 
 _EARLIER_NAMES: Mapping[str, tuple[str, ...]] = {
     "OpenWait": ("Spell",),
+    "ReleaseToSlurm": ("LetGo",),
     "SpeedState": ("SensitivityState",),
     "WaitSample": ("Wait",),  # the action has that name too, so the expected type decides
 }

@@ -16,8 +16,8 @@ from roost_engine.domain.errors import JournalError
 from roost_engine.domain.model import JobId
 from roost_engine.prediction.predictors import PredictorsState
 from roost_engine.prediction.run_time import history
-from roost_engine.prediction.run_time.history import HistoryState
 from roost_engine.prediction.run_time.history_kinds import KindSums, WatchedRun
+from roost_engine.prediction.run_time.history_state import HistoryState
 from roost_engine.prediction.run_time.run_times import BAND_COUNT
 from roost_engine.prediction.speed import speed_predictor
 from roost_engine.prediction.speed.speed_predictor import SeenRuns, SpeedState

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from roost_engine.domain.actions import Action, LetGo, PinStanding, Place, Preempt
+from roost_engine.domain.actions import Action, PinStanding, Place, Preempt, ReleaseToSlurm
 from roost_engine.domain.events import Event
 from roost_formats.journal.past_jobs import (
     PastJob,
@@ -83,6 +83,7 @@ def must_be_on_disk(record: Record) -> bool:
     """Return whether Slurm is asked, or an operator answered, only after the record is on disk."""
     if isinstance(record, Step):
         return any(
-            isinstance(action, Place | PinStanding | LetGo | Preempt) for action in record.actions
+            isinstance(action, Place | PinStanding | ReleaseToSlurm | Preempt)
+            for action in record.actions
         )
     return isinstance(record, Memo)

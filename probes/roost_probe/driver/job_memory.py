@@ -26,7 +26,8 @@ _JOB = re.compile(
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _START_TICKS = 19  # the 22nd field of stat, counted behind the name
 
-JobBytes: TypeAlias = tuple[tuple[int, int], ...]  # (Slurm's number or NO_JOB, bytes), ascending
+# (Slurm's number or NO_JOB, bytes, user of the process that uses most of them), ascending
+JobBytes: TypeAlias = tuple[tuple[int, int, int], ...]
 
 
 def job_of(cgroups: str) -> int:
@@ -50,20 +51,24 @@ def by_job(used_bytes: Mapping[int, int | None], listed_s: float, proc: Path) ->
     """
     if len(used_bytes) > MOST_PROCESSES:
         return None
-    found = dict[int, int]()
+    found = dict[int, list[tuple[int, int]]]()
     for pid, used in used_bytes.items():
-        job = _job_of_process(proc / str(pid), listed_s)
-        if used is None or job is None:
+        owner = _job_and_user(proc / str(pid), listed_s)
+        if used is None or owner is None:
             return None
-        found[job] = found.get(job, 0) + used
-    return tuple(sorted(found.items()))
+        job, user_id = owner
+        found.setdefault(job, []).append((used, user_id))
+    return tuple(
+        (job, sum(used for used, _ in each), max(each)[1]) for job, each in sorted(found.items())
+    )
 
 
-def _job_of_process(folder: Path, listed_s: float) -> int | None:
+def _job_and_user(folder: Path, listed_s: float) -> tuple[int, int] | None:
     try:
+        user_id = folder.stat().st_uid
         cgroups = (folder / "cgroup").read_text(errors="replace")
         stat = (folder / "stat").read_text(errors="replace")
         started_s = int(stat.rpartition(")")[2].split()[_START_TICKS]) / _TICKS_PER_S
     except (OSError, ValueError, IndexError):
         return None
-    return job_of(cgroups) if started_s < listed_s else None
+    return (job_of(cgroups), user_id) if started_s < listed_s else None

@@ -147,7 +147,9 @@ def decode_job_memory(line: bytes) -> JobMemory:
         fields = _parse(line)
         return JobMemory(
             gpus=tuple(
-                None if jobs is None else tuple((int(job), int(used)) for job, used in jobs)
+                None
+                if jobs is None
+                else tuple((int(job), int(used), int(user_id)) for job, used, user_id in jobs)
                 for jobs in fields["gpus"]
             )
         )

@@ -46,11 +46,11 @@ class ProcessWatch:
         """Note a reading: a GPU that was asked and not answered is not known any more."""
         for gpu in asked:
             jobs = memory.gpus[gpu] if gpu < len(memory.gpus) else None
-            if jobs is None or any(not 0 <= used <= MOST_MEMORY_BYTES for _, used in jobs):
+            if jobs is None or any(not 0 <= used <= MOST_MEMORY_BYTES for _, used, _ in jobs):
                 self._last.pop(gpu, None)
                 continue
             self._last[gpu] = jobs
-            is_shared = sum(job != NO_JOB for job, _ in jobs) > 1
+            is_shared = sum(job != NO_JOB for job, _, _ in jobs) > 1
             self._shared = self._shared | {gpu} if is_shared else self._shared - {gpu}
 
     def pause(self, now_s: float) -> None:
@@ -63,5 +63,7 @@ class ProcessWatch:
         for gpu, jobs in sorted(self._last.items()):
             if gpu < sample.gpu_count and not sample.lost_mask >> gpu & 1:
                 sample.process_mask |= 1 << gpu
-                for job, used_bytes in jobs:
-                    sample.job_memory.add(gpu_index=gpu, slurm_job_id=job, used_bytes=used_bytes)
+                for job, used_bytes, user_id in jobs:
+                    sample.job_memory.add(
+                        gpu_index=gpu, slurm_job_id=job, used_bytes=used_bytes, user_id=user_id
+                    )

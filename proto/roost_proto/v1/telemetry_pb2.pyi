@@ -533,22 +533,28 @@ class JobMemory(_message.Message):
     GPU_INDEX_FIELD_NUMBER: _builtins.int
     SLURM_JOB_ID_FIELD_NUMBER: _builtins.int
     USED_BYTES_FIELD_NUMBER: _builtins.int
+    USER_ID_FIELD_NUMBER: _builtins.int
     gpu_index: _builtins.int
     slurm_job_id: _builtins.int
     """Slurm's number of the job; each task of an array has its own. 0: processes of no job."""
     used_bytes: _builtins.int
+    user_id: _builtins.int
+    """The user of the process that uses most of it. Absent: an older probe."""
     def __init__(
         self,
         *,
         gpu_index: _builtins.int = ...,
         slurm_job_id: _builtins.int = ...,
         used_bytes: _builtins.int = ...,
+        user_id: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_user_id", b"_user_id", "user_id", b"user_id"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["gpu_index", b"gpu_index", "slurm_job_id", b"slurm_job_id", "used_bytes", b"used_bytes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_user_id", b"_user_id", "gpu_index", b"gpu_index", "slurm_job_id", b"slurm_job_id", "used_bytes", b"used_bytes", "user_id", b"user_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__user_id: _TypeAlias = _typing.Literal["user_id"]  # noqa: Y015
+    _WhichOneofArgType__user_id: _TypeAlias = _typing.Literal["_user_id", b"_user_id"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__user_id) -> _WhichOneofReturnType__user_id | None: ...
 
 Global___JobMemory: _TypeAlias = JobMemory  # noqa: Y015
 

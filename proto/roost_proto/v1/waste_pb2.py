@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1aroost_proto/v1/waste.proto\x12\x0eroost_proto.v1\"$\n\x0fGetWasteRequest\x12\x11\n\tday_count\x18\x01 \x01(\r\"\xdd\x01\n\nWasteEntry\x12\x0b\n\x03\x64\x61y\x18\x01 \x01(\t\x12\x14\n\x07user_id\x18\x02 \x01(\rH\x00\x88\x01\x01\x12\x12\n\nheld_gpu_h\x18\x03 \x01(\x01\x12\x12\n\nidle_gpu_h\x18\x04 \x01(\x01\x12\x15\n\runknown_gpu_h\x18\x05 \x01(\x01\x12\x13\n\x0bsplit_gpu_h\x18\x06 \x01(\x01\x12\x19\n\x11unreachable_gpu_h\x18\x07 \x01(\x01\x12\x17\n\x0fhalf_free_gpu_h\x18\x08 \x01(\x01\x12\x18\n\x10neighbours_gpu_h\x18\t \x01(\x01\x42\n\n\x08_user_id\"a\n\x10GetWasteResponse\x12+\n\x07\x65ntries\x18\x01 \x03(\x0b\x32\x1a.roost_proto.v1.WasteEntry\x12\x11\n\tcounted_s\x18\x02 \x01(\x01\x12\r\n\x05\x66\x61ult\x18\x03 \x01(\t2V\n\x05Waste\x12M\n\x08GetWaste\x12\x1f.roost_proto.v1.GetWasteRequest\x1a .roost_proto.v1.GetWasteResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1aroost_proto/v1/waste.proto\x12\x0eroost_proto.v1\"$\n\x0fGetWasteRequest\x12\x11\n\tday_count\x18\x01 \x01(\r\"\xf4\x01\n\nWasteEntry\x12\x0b\n\x03\x64\x61y\x18\x01 \x01(\t\x12\x14\n\x07user_id\x18\x02 \x01(\rH\x00\x88\x01\x01\x12\x12\n\nheld_gpu_h\x18\x03 \x01(\x01\x12\x12\n\nidle_gpu_h\x18\x04 \x01(\x01\x12\x15\n\runknown_gpu_h\x18\x05 \x01(\x01\x12\x13\n\x0bsplit_gpu_h\x18\x06 \x01(\x01\x12\x19\n\x11unreachable_gpu_h\x18\x07 \x01(\x01\x12\x17\n\x0fhalf_free_gpu_h\x18\x08 \x01(\x01\x12\x18\n\x10neighbours_gpu_h\x18\t \x01(\x01\x12\x15\n\rforeign_gpu_h\x18\n \x01(\x01\x42\n\n\x08_user_id\"\xb7\x01\n\rForeignMemory\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x11\n\tgpu_index\x18\x02 \x01(\r\x12\x12\n\nused_bytes\x18\x03 \x01(\x04\x12\x0f\n\x07held_by\x18\x04 \x01(\t\x12\x14\n\x07user_id\x18\x05 \x01(\rH\x00\x88\x01\x01\x12\x19\n\x0cslurm_job_id\x18\x06 \x01(\rH\x01\x88\x01\x01\x12\x12\n\nseen_for_s\x18\x07 \x01(\x01\x42\n\n\x08_user_idB\x0f\n\r_slurm_job_id\"\x91\x01\n\x10GetWasteResponse\x12+\n\x07\x65ntries\x18\x01 \x03(\x0b\x32\x1a.roost_proto.v1.WasteEntry\x12\x11\n\tcounted_s\x18\x02 \x01(\x01\x12\r\n\x05\x66\x61ult\x18\x03 \x01(\t\x12.\n\x07\x66oreign\x18\x04 \x03(\x0b\x32\x1d.roost_proto.v1.ForeignMemory2V\n\x05Waste\x12M\n\x08GetWaste\x12\x1f.roost_proto.v1.GetWasteRequest\x1a .roost_proto.v1.GetWasteResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,9 +34,11 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_GETWASTEREQUEST']._serialized_start=46
   _globals['_GETWASTEREQUEST']._serialized_end=82
   _globals['_WASTEENTRY']._serialized_start=85
-  _globals['_WASTEENTRY']._serialized_end=306
-  _globals['_GETWASTERESPONSE']._serialized_start=308
-  _globals['_GETWASTERESPONSE']._serialized_end=405
-  _globals['_WASTE']._serialized_start=407
-  _globals['_WASTE']._serialized_end=493
+  _globals['_WASTEENTRY']._serialized_end=329
+  _globals['_FOREIGNMEMORY']._serialized_start=332
+  _globals['_FOREIGNMEMORY']._serialized_end=515
+  _globals['_GETWASTERESPONSE']._serialized_start=518
+  _globals['_GETWASTERESPONSE']._serialized_end=663
+  _globals['_WASTE']._serialized_start=665
+  _globals['_WASTE']._serialized_end=751
 # @@protoc_insertion_point(module_scope)

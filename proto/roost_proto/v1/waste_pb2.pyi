@@ -53,6 +53,7 @@ class WasteEntry(_message.Message):
     UNREACHABLE_GPU_H_FIELD_NUMBER: _builtins.int
     HALF_FREE_GPU_H_FIELD_NUMBER: _builtins.int
     NEIGHBOURS_GPU_H_FIELD_NUMBER: _builtins.int
+    FOREIGN_GPU_H_FIELD_NUMBER: _builtins.int
     day: _builtins.str
     """In UTC, e.g. "2026-11-23"."""
     user_id: _builtins.int
@@ -75,6 +76,10 @@ class WasteEntry(_message.Message):
     """Of those held, what neighbours cost: a job that runs at 80 % of its speed alone loses a fifth
     of its GPU-hours.
     """
+    foreign_gpu_h: _builtins.float
+    """Free or held, but processes of no job that holds the GPU use more than 1 GiB of its memory; of
+    no user.
+    """
     def __init__(
         self,
         *,
@@ -87,10 +92,11 @@ class WasteEntry(_message.Message):
         unreachable_gpu_h: _builtins.float = ...,
         half_free_gpu_h: _builtins.float = ...,
         neighbours_gpu_h: _builtins.float = ...,
+        foreign_gpu_h: _builtins.float = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_user_id", b"_user_id", "user_id", b"user_id"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_user_id", b"_user_id", "day", b"day", "half_free_gpu_h", b"half_free_gpu_h", "held_gpu_h", b"held_gpu_h", "idle_gpu_h", b"idle_gpu_h", "neighbours_gpu_h", b"neighbours_gpu_h", "split_gpu_h", b"split_gpu_h", "unknown_gpu_h", b"unknown_gpu_h", "unreachable_gpu_h", b"unreachable_gpu_h", "user_id", b"user_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_user_id", b"_user_id", "day", b"day", "foreign_gpu_h", b"foreign_gpu_h", "half_free_gpu_h", b"half_free_gpu_h", "held_gpu_h", b"held_gpu_h", "idle_gpu_h", b"idle_gpu_h", "neighbours_gpu_h", b"neighbours_gpu_h", "split_gpu_h", b"split_gpu_h", "unknown_gpu_h", b"unknown_gpu_h", "unreachable_gpu_h", b"unreachable_gpu_h", "user_id", b"user_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__user_id: _TypeAlias = _typing.Literal["user_id"]  # noqa: Y015
     _WhichOneofArgType__user_id: _TypeAlias = _typing.Literal["_user_id", b"_user_id"]  # noqa: Y015
@@ -99,12 +105,63 @@ class WasteEntry(_message.Message):
 Global___WasteEntry: _TypeAlias = WasteEntry  # noqa: Y015
 
 @_typing.final
+class ForeignMemory(_message.Message):
+    """A GPU on which processes of no job that holds it have used memory for five minutes and longer."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NODE_FIELD_NUMBER: _builtins.int
+    GPU_INDEX_FIELD_NUMBER: _builtins.int
+    USED_BYTES_FIELD_NUMBER: _builtins.int
+    HELD_BY_FIELD_NUMBER: _builtins.int
+    USER_ID_FIELD_NUMBER: _builtins.int
+    SLURM_JOB_ID_FIELD_NUMBER: _builtins.int
+    SEEN_FOR_S_FIELD_NUMBER: _builtins.int
+    node: _builtins.str
+    gpu_index: _builtins.int
+    used_bytes: _builtins.int
+    held_by: _builtins.str
+    """The job that holds the GPU, of several jobs one; empty: the GPU is free."""
+    user_id: _builtins.int
+    """Of the process that uses most. Absent: its probe has not listed the processes."""
+    slurm_job_id: _builtins.int
+    """Slurm's number of the job that started that process, and has ended. Absent: no job's."""
+    seen_for_s: _builtins.float
+    """How long roostd has seen it."""
+    def __init__(
+        self,
+        *,
+        node: _builtins.str = ...,
+        gpu_index: _builtins.int = ...,
+        used_bytes: _builtins.int = ...,
+        held_by: _builtins.str = ...,
+        user_id: _builtins.int | None = ...,
+        slurm_job_id: _builtins.int | None = ...,
+        seen_for_s: _builtins.float = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_slurm_job_id", b"_slurm_job_id", "_user_id", b"_user_id", "slurm_job_id", b"slurm_job_id", "user_id", b"user_id"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_slurm_job_id", b"_slurm_job_id", "_user_id", b"_user_id", "gpu_index", b"gpu_index", "held_by", b"held_by", "node", b"node", "seen_for_s", b"seen_for_s", "slurm_job_id", b"slurm_job_id", "used_bytes", b"used_bytes", "user_id", b"user_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__slurm_job_id: _TypeAlias = _typing.Literal["slurm_job_id"]  # noqa: Y015
+    _WhichOneofArgType__slurm_job_id: _TypeAlias = _typing.Literal["_slurm_job_id", b"_slurm_job_id"]  # noqa: Y015
+    _WhichOneofReturnType__user_id: _TypeAlias = _typing.Literal["user_id"]  # noqa: Y015
+    _WhichOneofArgType__user_id: _TypeAlias = _typing.Literal["_user_id", b"_user_id"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__slurm_job_id) -> _WhichOneofReturnType__slurm_job_id | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__user_id) -> _WhichOneofReturnType__user_id | None: ...
+
+Global___ForeignMemory: _TypeAlias = ForeignMemory  # noqa: Y015
+
+@_typing.final
 class GetWasteResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     ENTRIES_FIELD_NUMBER: _builtins.int
     COUNTED_S_FIELD_NUMBER: _builtins.int
     FAULT_FIELD_NUMBER: _builtins.int
+    FOREIGN_FIELD_NUMBER: _builtins.int
     counted_s: _builtins.float
     """How long ago counting began."""
     fault: _builtins.str
@@ -113,16 +170,23 @@ class GetWasteResponse(_message.Message):
     def entries(self) -> _containers.RepeatedCompositeFieldContainer[Global___WasteEntry]:
         """By day, the newest first; of a day the user with the most idle GPU-hours first."""
 
+    @_builtins.property
+    def foreign(self) -> _containers.RepeatedCompositeFieldContainer[Global___ForeignMemory]:
+        """At present, by node and GPU. A caller that may see its own sums only gets those of its own
+        processes.
+        """
+
     def __init__(
         self,
         *,
         entries: _abc.Iterable[Global___WasteEntry] | None = ...,
         counted_s: _builtins.float = ...,
         fault: _builtins.str = ...,
+        foreign: _abc.Iterable[Global___ForeignMemory] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["counted_s", b"counted_s", "entries", b"entries", "fault", b"fault"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["counted_s", b"counted_s", "entries", b"entries", "fault", b"fault", "foreign", b"foreign"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roost_engine.domain.model import JobId, JobSpec
-from roost_engine.prediction.run_time.history import HistoryState, RunTimeHistory
+from roost_engine.prediction.run_time.history import RunTimeHistory
 from roost_engine.prediction.run_time.history_kinds import KnownKind
+from roost_engine.prediction.run_time.history_state import HistoryState
 from roost_engine.prediction.run_time.run_times import BAND_COUNT, ENDS_S, STARTS_S, RunTimes
 from roost_sim.worlds.prediction_spec import PredictionSpec
 

@@ -6,7 +6,8 @@ from heapq import heappop, heappush
 from math import inf, isfinite
 
 from roost_engine.domain.model import JobId, JobSpec, Shape
-from roost_engine.prediction.run_time.history import HistoryState, RunTimeHistory
+from roost_engine.prediction.run_time.history import RunTimeHistory
+from roost_engine.prediction.run_time.history_state import HistoryState
 from roost_sim.traces.trace import Trace
 
 _STARTS, _ENDS = 0, 1

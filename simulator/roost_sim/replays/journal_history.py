@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from roost_engine.domain.actions import Action, LetGo, Place
+from roost_engine.domain.actions import Action, Place, ReleaseToSlurm
 from roost_engine.domain.events import (
     Event,
     GpuHealthChanged,
@@ -160,7 +160,7 @@ class HistoryBuilder:
             match action:
                 case Place() if action.job_id in self._live:
                     self._live[action.job_id].placed_s = event.at_s
-                case LetGo():
+                case ReleaseToSlurm():
                     self._turn_away(action.job_id, event.at_s)
 
     def finish(self) -> History:

@@ -13,11 +13,11 @@ from typing import TypeAlias, assert_never
 
 from roost_engine.domain.actions import (
     Action,
-    LetGo,
     PinStanding,
     Place,
     PolicyFailed,
     Preempt,
+    ReleaseToSlurm,
     Unpin,
     Wait,
     WakeAt,
@@ -343,7 +343,7 @@ class Driver:
                     stopped.append(action.job_id)
                 case PolicyFailed():
                     raise SimError(f"the {action.slot} {action.policy} failed: {action.reason}")
-                case LetGo():
+                case ReleaseToSlurm():
                     self._end_standing(action.job_id)
                     self._active.pop(action.job_id).result.left_out = action.reason
                     del self.progress.jobs[action.job_id]

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from roost_engine.prediction.run_time.history import HistoryState
+from roost_engine.prediction.run_time.history_state import HistoryState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,6 +5,7 @@ once a partition is enforced is said as advice while none is.
 """
 
 import os
+import re
 import subprocess
 import sys
 import time
@@ -14,6 +15,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
 
+from roost_slurm.command_run import plain_environment
 from roost_slurm.hooks import heartbeat
 from roost_slurm.text import commands
 from roost_slurm.text.scontrol import config_row
@@ -109,7 +111,8 @@ class ThisMachine:
 def _with_own_programs(environment: Mapping[str, str]) -> Mapping[str, str]:
     """Return an environment in which Roost's programs are those beside this one."""
     own = str(Path(sys.executable).parent)
-    return {**environment, "PATH": f"{own}:{environment.get('PATH', os.defpath)}"}
+    path = f"{own}:{environment.get('PATH', os.defpath)}"
+    return plain_environment(environment) | {"PATH": path}
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +167,9 @@ def look(machine: Machine, runtime_folder: Path, hooks_folder: Path) -> tuple[Lo
 def roles(looked: Looked) -> tuple[str, ...]:
     """Return what this machine is: controller, node, both, or neither."""
     hosts = [value for key, value in looked.config.items() if key.startswith("SlurmctldHost")]
-    is_controller = any(host.partition("(")[0] == looked.machine.host for host in hosts)
+    # Slurm takes its host's name with the domain as well as without.
+    names = {re.split(r"[(.]", host, maxsplit=1)[0] for host in hosts}
+    is_controller = looked.machine.host in names
     is_node = any(looked.at("/dev").glob("nvidia[0-9]*")) or any(
         looked.at(f"{folder}/systemd/system/roost-probe.service").exists()
         for folder in ("/etc", "/usr/lib")

@@ -1,11 +1,12 @@
 """What the doctor looks at on a node, and on every machine: MUNGE, the clock, GPUs, the agent."""
 
+import calendar
 import re
 import time
 from collections.abc import Iterator
 
 from roost_slurm.doctor.doctor import Check, Finding, Level, Looked
-from roost_slurm.doctor.doctor_slurm import certificates, hooks
+from roost_slurm.doctor.doctor_slurm import certificates, node_hooks
 from roost_slurm.hooks.hook_agent import Agent, AgentError
 from roost_slurm.hooks.hooks import agent_socket
 from roost_slurm.text import commands
@@ -32,7 +33,7 @@ def clock(looked: Looked) -> Iterator[Finding]:
     match = _AS_OF.search(looked.config_text)
     if match is None:
         return
-    theirs_s = time.mktime(time.strptime(match[1], "%Y-%m-%dT%H:%M:%S"))
+    theirs_s = calendar.timegm(time.strptime(match[1], "%Y-%m-%dT%H:%M:%S"))  # it was asked in UTC
     skew_s = looked.machine.now_s - theirs_s
     if abs(skew_s) > _SKEW_S:
         text = f"this clock is {skew_s:+.0f} s beside slurmctld's"
@@ -43,10 +44,11 @@ def clock(looked: Looked) -> Iterator[Finding]:
 
 def gres(looked: Looked) -> Iterator[Finding]:
     """Compare the GPUs that Slurm knows of this node with its device files."""
-    shown = looked.machine.run(commands.show_nodes((looked.machine.host,)))
-    match = re.search(r"\bGres=(\S*)", shown.out)
-    if shown.code or match is None:
-        text = f"Slurm does not know node {looked.machine.host}: {shown.complaint}"
+    shown = looked.machine.run(commands.show_nodes())
+    match = None if shown.code else _own_gres(shown.out, looked.machine.host)
+    if match is None:
+        why = f": {shown.complaint}" if shown.code else ""
+        text = f"Slurm does not know a node on host {looked.machine.host}{why}"
         yield Finding("gres", Level.PROBLEM, text, "name it as NodeName in slurm.conf")
         return
     devices = [path.name for path in looked.at("/dev").glob("nvidia[0-9]*")]
@@ -72,6 +74,15 @@ def gres(looked: Looked) -> Iterator[Finding]:
         yield Finding("gres", Level.FINE, f"{count} GPUs, as in /dev")
 
 
+def _own_gres(shown: str, host: str) -> re.Match[str] | None:
+    """Find this host's node: its name may be another one than the host's."""
+    for line in shown.splitlines():
+        name = re.search(r"\bNodeHostName=(\S+)", line) or re.search(r"\bNodeName=(\S+)", line)
+        if name is not None and name[1].partition(".")[0] == host:
+            return re.search(r"\bGres=(\S*)", line)
+    return None
+
+
 def agent(looked: Looked) -> Iterator[Finding]:
     """Check the probe's unit and the socket where hooks ask."""
     active = looked.machine.run(("systemctl", "is-active", "roost-probe.service")).out.strip()
@@ -91,4 +102,4 @@ def agent(looked: Looked) -> Iterator[Finding]:
 
 
 EVERYWHERE: tuple[Check, ...] = (munge, clock)
-NODE: tuple[Check, ...] = (gres, agent, hooks, certificates)
+NODE: tuple[Check, ...] = (gres, agent, node_hooks, certificates)

@@ -120,17 +120,30 @@ def unpin_timer(looked: Looked) -> Iterator[Finding]:
         )
 
 
-def hooks(looked: Looked) -> Iterator[Finding]:
-    """Check that scripts in slurm.conf are there, executable, and call a program that is there."""
-    named = 0
+def controller_hooks(looked: Looked) -> Iterator[Finding]:
+    """Check the scripts that slurmctld runs, and that slurm.conf names hooks at all."""
+    yield from _hooks(looked, is_slurmctlds=True)
+    if looked.config and not any(_roosts_hooks(looked)):
+        text = "slurm.conf names none of Roost's hooks"
+        yield Finding("hooks", looked.later(), text, "roost-slurm install --files; docs/install.md")
+
+
+def node_hooks(looked: Looked) -> Iterator[Finding]:
+    """Check the scripts that slurmd runs: a node has no use for those of slurmctld."""
+    yield from _hooks(looked, is_slurmctlds=False)
+
+
+def _hooks(looked: Looked, *, is_slurmctlds: bool) -> Iterator[Finding]:
+    for key, path in _roosts_hooks(looked):
+        if key.endswith("Slurmctld") == is_slurmctlds:
+            yield from _hook(looked, key, path)
+
+
+def _roosts_hooks(looked: Looked) -> Iterator[tuple[str, Path]]:
     for name, value in looked.config.items():
         key = name.partition("[")[0]
         if key in HOOK_KEYS and str(looked.hooks_folder) in value:
-            named += 1
-            yield from _hook(looked, key, Path(value.strip()))
-    if not named and looked.config:
-        text = "slurm.conf names none of Roost's hooks"
-        yield Finding("hooks", looked.later(), text, "roost-slurm install --files; docs/install.md")
+            yield key, Path(value.strip())
 
 
 def _hook(looked: Looked, key: str, path: Path) -> Iterator[Finding]:
@@ -139,7 +152,7 @@ def _hook(looked: Looked, key: str, path: Path) -> Iterator[Finding]:
         mode = there.stat().st_mode
         text = there.read_text(encoding="utf-8", errors="replace")
     except OSError as error:
-        cure = f"roost-slurm install --files, or take {key} out of slurm.conf"
+        cure = f"copy it from another machine, or take {key} out of slurm.conf"
         yield Finding("hooks", Level.PROBLEM, f"{key}: {path}: {error.strerror}", cure)
         return
     if not mode & stat.S_IXOTH or not mode & stat.S_IROTH:
@@ -180,7 +193,7 @@ CONTROLLER: tuple[Check, ...] = (
     typed_limits,
     service_user,
     daemon,
-    hooks,
+    controller_hooks,
     unpin_timer,
     certificates,
 )

@@ -4,20 +4,17 @@ A key that stands in both files counts twice for Slurm, or the later one wins wi
 roost.conf keeps only the keys that the site has not set; for the others the site is told.
 """
 
-import contextlib
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from roost_slurm.site.conf_text import conf_lines, read_conf
+from roost_slurm.site.conf_text import all_lines
 from roost_slurm.site.config import HOOK_KEYS
 from roost_slurm.site.submit_script import SAFE_PATH
 
 _LISTS = frozenset({"GresTypes", "JobSubmitPlugins", "PrologFlags"})
 _PAIR = re.compile(r"""(?:^|\s)(\w+)\s*=\s*("[^"]*"|\S+)""")
-_INCLUDE = re.compile(r"(?i)\s*include\s+(\S+)")
-_DEEPEST_INCLUDE = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,23 +49,11 @@ def settings(path: Path) -> dict[str, ConfLine]:
         OSError: the file cannot be read.
     """
     found: dict[str, ConfLine] = {}
-    _read(path, path.parent, found, _DEEPEST_INCLUDE)
-    return found
-
-
-def _read(path: Path, folder: Path, found: dict[str, ConfLine], depth: int) -> None:
-    for line in conf_lines(read_conf(path)):
-        if match := _INCLUDE.match(line.text):
-            cluster = found.get("clustername")
-            name = match[1].replace("%c", cluster.value) if cluster else match[1]
-            included = folder / name
-            if depth and included.name != "roost.conf":
-                with contextlib.suppress(OSError):
-                    _read(included, folder, found, depth - 1)
-            continue
+    for file, line in all_lines(path):
         for key, value in _PAIR.findall(line.text):
             # Of a key that stands there twice Slurm takes the latest value.
-            found[key.lower()] = ConfLine(value.strip('"'), f"{path}:{line.number}")
+            found[key.lower()] = ConfLine(value.strip('"'), f"{file}:{line.number}")
+    return found
 
 
 def adapt(roost_conf: str, own: Mapping[str, ConfLine], hooks_folder: Path) -> Adapted:

@@ -3,6 +3,7 @@
 import argparse
 import subprocess
 import sys
+from collections import defaultdict
 from pathlib import Path
 
 from roost_slurm.command_run import answer_of
@@ -11,12 +12,21 @@ from roost_slurm.migrate.migrate_files import (
     MigrateError,
     NodeWords,
     gres_conf,
+    gres_names,
+    node_words,
     slurm_conf,
-    words_of,
+    with_others,
 )
-from roost_slurm.site.conf_text import read_conf, replace_conf
+from roost_slurm.site.conf_text import (
+    all_lines,
+    conf_lines,
+    copy_of_slurmd,
+    read_conf,
+    replace_conf,
+)
 from roost_slurm.text import commands
 from roost_slurm.text.squeue import parse_queue
+from roost_slurm.text.tres import GPU, SEAT_TOKEN
 
 UNFINISHED, BAD_INPUT = 1, 2
 BACKUP = ".before-roost"
@@ -59,6 +69,8 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the command; return its exit code."""
     try:
+        if why := copy_of_slurmd(args.slurm_folder):
+            raise MigrateError(why)
         steps = _steps(args)
         if args.features:
             return _add_features(args, [step.node for step in steps])
@@ -80,13 +92,28 @@ def run(args: argparse.Namespace) -> int:
 
 def _steps(args: argparse.Namespace) -> list[Step]:
     nodes = parse_nodes(answer_of(commands.show_nodes(), _PATIENCE_S))
-    source = read_conf(_source(args, "slurm.conf" if args.back else "nodes.conf"))
+    after = _words_before_roost(args) if args.back else _words_of_roost(args)
     wanted = {}
     for node in nodes:
-        words = words_of(source, node.name)
+        words = after.get(node.name)
         if words is not None and words.gres:
-            wanted[node.name] = words.gres
+            wanted[node.name] = (words if args.back else with_others(words, node.gres)).gres
     return plan(nodes, wanted, parse_queue(answer_of(commands.queue(), _PATIENCE_S)).jobs)
+
+
+def _words_of_roost(args: argparse.Namespace) -> dict[str, NodeWords]:
+    return node_words(conf_lines(read_conf(args.files / "nodes.conf")))
+
+
+def _words_before_roost(args: argparse.Namespace) -> dict[str, NodeWords]:
+    """Return the site's own words of each node, of slurm.conf and what it includes."""
+    conf = args.slurm_folder / "slurm.conf"
+    read_conf(_backup_of(conf))  # it must be there
+
+    def before(path: Path) -> Path:
+        return backup if (backup := _backup_of(path)).exists() else path
+
+    return node_words(line for _, line in all_lines(conf, before))
 
 
 def _change(args: argparse.Namespace, steps: dict[str, Step]) -> int:
@@ -95,36 +122,61 @@ def _change(args: argparse.Namespace, steps: dict[str, Step]) -> int:
         raise MigrateError(f"{args.step}: no GPU node of Slurm that {args.files} describes")
     if step.stage is not Stage.READY:
         raise MigrateError(f"{step}; nothing was changed")
-    for name in ("slurm.conf", "gres.conf"):
-        _back_up(args.slurm_folder / name)
-    _write(args, step.node, sorted(steps))
-    node = step.node
-    print(f"slurm.conf and gres.conf have the types of {node} now. Next:")
+    node, conf = step.node, _file_of(args, step.node)
+    for path in (args.slurm_folder / "slurm.conf", args.slurm_folder / "gres.conf", conf):
+        _back_up(path)
+    _write(args, node, conf, sorted(steps))
+    print(f"{conf.name} and gres.conf have the types of {node} now. Next:")
     print("  systemctl restart slurmctld        # jobs keep running")
     print(f"  systemctl restart slurmd           # on {node}, with the same files")
     print(f"  scontrol update nodename={node} state=resume")
     return 0
 
 
+def _file_of(args: argparse.Namespace, node: str) -> Path:
+    """Return the file with a node's NodeName line: slurm.conf, or one that it includes."""
+    if path := _files(args).get(node):
+        return path
+    raise MigrateError(
+        f"no NodeName line with {node} in {args.slurm_folder}/slurm.conf and the files that it"
+        " includes; cure: --slurm-folder"
+    )
+
+
+def _files(args: argparse.Namespace) -> dict[str, Path]:
+    found = dict[str, Path]()
+    for path, line in all_lines(args.slurm_folder / "slurm.conf"):
+        for node in node_words([line]):
+            found.setdefault(node, path)
+    return found
+
+
 def _add_features(args: argparse.Namespace, nodes: list[str]) -> int:
     """Write every node's feature, and nothing of its GPUs: jobs that name a model ask for it."""
-    conf = args.slurm_folder / "slurm.conf"
-    source = read_conf(_source(args, "nodes.conf"))
-    before = text = read_conf(conf)
+    own, new, files = _words_now(args), _words_of_roost(args), _files(args)
+    changed = defaultdict[Path, dict[str, NodeWords]](dict)
     for node in nodes:
-        own, new = words_of(text, node), words_of(source, node)
-        if own is None or new is None:
+        if node not in own:
+            print(f"{node} has no NodeName line: give it Feature={new[node].features} by hand")
             continue
-        features = joined(own.features, new.features)
-        if features != own.features:
-            text = slurm_conf(text, node, NodeWords(own.gres, features))
-    if text == before:
-        print("every node has its feature")
+        features = joined(own[node].features, new[node].features)
+        if features != own[node].features:
+            changed[files[node]][node] = NodeWords(own[node].gres, features)
+    if not changed:
+        print("every node with a NodeName line has its feature")
         return 0
-    _back_up(conf)
-    replace_conf(conf, text)
-    print(f"{conf} has the features now. Next:\n  scontrol reconfigure")
+    for conf, words in changed.items():
+        text = slurm_conf(read_conf(conf), words)
+        _back_up(conf)
+        replace_conf(conf, text)
+    names = " and ".join(map(str, changed))
+    print(f"{names} {'have' if len(changed) > 1 else 'has'} the features now. Next:")
+    print("  scontrol reconfigure")
     return 0
+
+
+def _words_now(args: argparse.Namespace) -> dict[str, NodeWords]:
+    return node_words(line for _, line in all_lines(args.slurm_folder / "slurm.conf"))
 
 
 def joined(own: str, added: str) -> str:
@@ -132,27 +184,31 @@ def joined(own: str, added: str) -> str:
     return ",".join(dict.fromkeys(filter(None, [*own.split(","), *added.split(",")])))
 
 
-def _write(args: argparse.Namespace, node: str, all_nodes: list[str]) -> None:
-    conf, gres = args.slurm_folder / "slurm.conf", args.slurm_folder / "gres.conf"
-    name = "slurm.conf" if args.back else "nodes.conf"
-    words = words_of(read_conf(_source(args, name)), node) or NodeWords()
-    own = words_of(read_conf(conf), node)
-    if own is not None and not args.back:
-        words = NodeWords(words.gres, joined(own.features, words.features))
-    new_conf = slurm_conf(read_conf(conf), node, words)
+def _write(args: argparse.Namespace, node: str, conf: Path, shown: list[str]) -> None:
+    gres = args.slurm_folder / "gres.conf"
+    now = _words_now(args)
+    own = now[node]
+    if args.back:
+        words = _words_before_roost(args)[node]
+    else:
+        new = with_others(_words_of_roost(args)[node], own.gres)
+        words = NodeWords(new.gres, joined(own.features, new.features))
+    new_conf = slurm_conf(read_conf(conf), {node: words})
     present = read_conf(gres) if gres.exists() else ""
-    source = read_conf(_source(args, "gres.conf"))
-    new_gres = gres_conf(present, source, node, all_nodes)
+    source = read_conf(_backup_of(gres) if args.back else args.files / "gres.conf")
+    # Powered-down and future nodes, too, have the lines of gres.conf that name no node.
+    with_gpus = {name for name, said in now.items() if GPU in gres_names(said.gres)}
+    kept = (gres_names(own.gres) & gres_names(words.gres)) - {GPU, SEAT_TOKEN}
+    new_gres = gres_conf(present, source, node, with_gpus | {*shown}, kept)
     replace_conf(gres, new_gres)
     replace_conf(conf, new_conf)
 
 
-def _source(args: argparse.Namespace, name: str) -> Path:
-    folder: Path = args.slurm_folder if args.back else args.files
-    return folder / (f"{name}{BACKUP}" if args.back else name)
+def _backup_of(path: Path) -> Path:
+    return path.with_name(f"{path.name}{BACKUP}")
 
 
 def _back_up(path: Path) -> None:
-    backup = path.with_name(f"{path.name}{BACKUP}")
+    backup = _backup_of(path)
     if not backup.exists():
         replace_conf(backup, read_conf(path) if path.exists() else "")

@@ -5,14 +5,17 @@ that `roost-slurm config` made, or the site's own back, and no line of another n
 """
 
 import re
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from roost_slurm.site.conf_text import conf_lines
+from roost_slurm.site.conf_text import ConfText, conf_lines
 from roost_slurm.text.hostlist import HostlistError, compress, expand
+from roost_slurm.text.tres import GPU, SEAT_TOKEN
 
 _NODE_NAME = re.compile(r"(?i)^(\s*NodeName\s*=\s*)(\S+)(.*)$")
-_WORD = re.compile(r"(?i)\s(Gres|Features?)\s*=\s*(\S+)")
+_WORD = re.compile(r"""(?i)\s(Gres|Features?)\s*=\s*("[^"]*"|\S+)""")
+_NAME = re.compile(r"(?i)(?:^|\s)Name\s*=\s*(\S+)")
+_INCLUDE = re.compile(r"(?i)\s*include\s")
 # Lists that have one entry for each name of the line, or one for all.
 _BY_NODE = re.compile(r"(?i)(?<=\s)(NodeAddr|NodeHostname|BcastAddr|Port)(\s*=\s*)(\S+)")
 _AUTO_DETECT = re.compile(r"(?i)\bAutoDetect=(?!off)\w+")
@@ -31,43 +34,77 @@ class NodeWords:
     features: str = ""
 
 
-def words_of(text: str, node: str) -> NodeWords | None:
-    """Return what the NodeName line of a node says, in slurm.conf or nodes.conf; None: no line."""
-    for line in conf_lines(text):
+def node_words(lines: Iterable[ConfText]) -> dict[str, NodeWords]:
+    """Return what the NodeName lines say of each node.
+
+    What a node's own line leaves out comes from the NodeName=DEFAULT lines before it.
+    """
+    default, found = dict[str, str](), dict[str, NodeWords]()
+    for line in lines:
         match = _NODE_NAME.match(line.text)
-        if match and node in _hosts(match[2], line.text):
-            found = {key.lower()[:7]: value for key, value in _WORD.findall(match[3])}
-            return NodeWords(found.get("gres", ""), found.get("feature", ""))
-    return None
+        if match is None:
+            continue
+        own = {key.lower()[:7]: value.strip('"') for key, value in _WORD.findall(match[3])}
+        if match[2].upper() == "DEFAULT":
+            default |= own
+            continue
+        words = default | own
+        for host in _hosts(match[2], line.text):
+            found.setdefault(host, NodeWords(words.get("gres", ""), words.get("feature", "")))
+    return found
 
 
-def slurm_conf(text: str, node: str, words: NodeWords) -> str:
-    """Return slurm.conf with other words on the line of one node, which gets a line of its own.
+def gres_names(gres: str) -> frozenset[str]:
+    """Return the names in a Gres=: {"gpu", "nvme"}."""
+    return frozenset(entry.partition(":")[0] for entry in gres.split(",") if entry)
+
+
+def with_others(new: NodeWords, own: str) -> NodeWords:
+    """Return Roost's words of a node with what its own Gres= has beside GPUs: nvme, shard.
+
+    Tokens of models, which Roost has written at an earlier time, are not the site's.
+    """
+    roosts = gres_names(new.gres) | {GPU, SEAT_TOKEN} | {*new.features.split(",")}
+    others = [entry for entry in own.split(",") if not gres_names(entry) <= roosts]
+    return NodeWords(",".join([new.gres, *others]), new.features)
+
+
+def slurm_conf(text: str, words: Mapping[str, NodeWords]) -> str:
+    """Return a slurm.conf with other words on the lines of some nodes.
+
+    Nodes of one line that get the same words stay together.
 
     Raises:
-        MigrateError: the node has no NodeName line here.
+        MigrateError: a node has no NodeName line here.
     """
-    out, found = list[str](), False
+    out, missing = list[str](), set(words)
     for line in conf_lines(text):
         match = _NODE_NAME.match(line.text)
-        if not match or node not in (all_hosts := _hosts(match[2], line.text)):
+        hosts = _hosts(match[2], line.text) if match else []
+        if match is None or missing.isdisjoint(hosts):
             out += line.lines
             continue
-        found = True
-        others = [host for host in all_hosts if host != node]
-        if others:
-            rest = _by_node(match[3], all_hosts, lambda host: host != node)
-            out.append(f"{match[1]}{_list_of(others)}{rest}{line.comment}")
-        rest = _WORD.sub("", _by_node(match[3], all_hosts, lambda host: host == node))
-        added = f" Gres={words.gres}" if words.gres else ""
-        added += f" Feature={words.features}" if words.features else ""
-        out.append(f"{match[1]}{node}{added}{rest}{line.comment}")
-    if not found:
+        groups = dict[NodeWords | None, list[str]]()
+        for host in hosts:
+            groups.setdefault(words.get(host), []).append(host)
+        missing.difference_update(hosts)
+        kept = groups.pop(None, [])
+        for new, names in ((None, kept), *groups.items()):
+            if names:
+                rest = _by_node(match[3], hosts, set(names).__contains__)
+                rest = rest if new is None else _with_words(rest, new)
+                out.append(f"{match[1]}{_list_of(names)}{rest}{line.comment}")
+    for node in sorted(missing):
         raise MigrateError(
-            f"slurm.conf has no NodeName line with {node}; cure: change the included file by hand:"
-            f" Gres={words.gres}"
+            f"no NodeName line with {node}; cure: change its line by hand: Gres={words[node].gres}"
         )
     return "\n".join(out) + "\n"
+
+
+def _with_words(rest: str, words: NodeWords) -> str:
+    added = f" Gres={words.gres}" if words.gres else ""
+    added += f" Feature={words.features}" if words.features else ""
+    return f"{added}{_WORD.sub('', rest)}"
 
 
 def _by_node(words: str, hosts: Sequence[str], is_kept: Callable[[str], bool]) -> str:
@@ -89,7 +126,13 @@ def _list_of(names: Sequence[str]) -> str:
     return short if expand(short) == list(names) else ",".join(names)
 
 
-def gres_conf(text: str, source: str, node: str, all_nodes: Sequence[str]) -> str:
+def gres_conf(
+    text: str,
+    source: str,
+    node: str,
+    all_nodes: Collection[str],
+    kept: Collection[str] = frozenset(),
+) -> str:
     """Return gres.conf in which one node has the lines of another gres.conf.
 
     Args:
@@ -97,23 +140,34 @@ def gres_conf(text: str, source: str, node: str, all_nodes: Sequence[str]) -> st
         source: where the node's new lines come from.
         node: the node.
         all_nodes: every node with GPUs; lines without NodeName are for them.
+        kept: names of resources whose lines stay as they are: nvme.
+
+    Raises:
+        MigrateError: a line cannot be read, or includes another file.
     """
-    kept = [*_without(text, node, all_nodes)]
-    auto = any(_AUTO_DETECT.search(line) for line in kept)
-    new = [*_only(source, node, set(all_nodes))]
+    lines = [*_without(text, node, sorted(all_nodes), kept)]
+    auto = any(_AUTO_DETECT.search(line) for line in lines)
+    new = [*_only(source, node, all_nodes, kept)]
     if auto:
         # Detection of other nodes would rename this node's types.
         new = [line.replace(f"NodeName={node}", f"NodeName={node} AutoDetect=off") for line in new]
-    return "\n".join([*kept, *new]) + "\n"
+    return "\n".join([*lines, *new]) + "\n"
 
 
-def _without(text: str, node: str, all_nodes: Sequence[str]) -> Iterator[str]:
+def _without(
+    text: str, node: str, all_nodes: Sequence[str], kept: Collection[str]
+) -> Iterator[str]:
     for line in conf_lines(text):
-        if not line.text.strip() or _GLOBAL_OFF.match(line.text):
+        if not line.text.strip() or _GLOBAL_OFF.match(line.text) or _is_of(line, kept):
             yield from line.lines
             continue
+        if _INCLUDE.match(line.text):
+            raise MigrateError(
+                f"gres.conf:{line.number}: {line.text.strip()}: cure: put the lines of that file"
+                " in its place"
+            )
         match = _NODE_NAME.match(line.text)
-        hosts = _hosts(match[2], line.text) if match else list(all_nodes)
+        hosts = _hosts(match[2], line.text) if match else [*all_nodes]
         rest = match[3] if match else f" {line.text.strip()}"
         if node not in hosts:
             yield from line.lines
@@ -121,15 +175,20 @@ def _without(text: str, node: str, all_nodes: Sequence[str]) -> Iterator[str]:
             yield f"NodeName={compress(others)}{rest}{line.comment}"
 
 
-def _only(text: str, node: str, all_nodes: Collection[str]) -> Iterator[str]:
+def _only(text: str, node: str, all_nodes: Collection[str], kept: Collection[str]) -> Iterator[str]:
     for line in conf_lines(text):
-        if not line.text.strip() or _GLOBAL_OFF.match(line.text):
+        if not line.text.strip() or _GLOBAL_OFF.match(line.text) or _is_of(line, kept):
             continue
         match = _NODE_NAME.match(line.text)
         if match and node in _hosts(match[2], line.text):
             yield f"NodeName={node}{match[3]}{line.comment}"
         elif not match and node in all_nodes:
             yield f"NodeName={node} {line.text.strip()}"
+
+
+def _is_of(line: ConfText, names: Collection[str]) -> bool:
+    match = _NAME.search(line.text)
+    return match is not None and match[1].lower() in names
 
 
 def _hosts(text: str, line: str) -> list[str]:

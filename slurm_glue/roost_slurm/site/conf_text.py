@@ -1,13 +1,17 @@
 r"""slurm.conf and its like as text: bytes stay as they are, and `\` at an end continues below."""
 
+import contextlib
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 _ENCODING, _ERRORS = "utf-8", "surrogateescape"  # a comment in Latin-1 is written back as it was
 _CONTINUES = re.compile(r"\\\s*$")  # without the comment, which Slurm takes away first
+_INCLUDE = re.compile(r"(?i)\s*include\s+(\S+)")
+_CLUSTER = re.compile(r"(?i)\s*ClusterName\s*=\s*(\S+)")
+_DEEPEST_INCLUDE = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +50,53 @@ def _joined(last: int, lines: list[str]) -> ConfText:
     text = "".join(_CONTINUES.sub("", words) for words, _, _ in parts)
     comments = [hash_ + comment for _, hash_, comment in parts if hash_]
     return ConfText(last - len(lines) + 1, tuple(lines), text, " ".join(comments))
+
+
+def all_lines(
+    path: Path, version: Callable[[Path], Path] = lambda path: path
+) -> Iterator[tuple[Path, ConfText]]:
+    """Yield the lines of a slurm.conf and, in its place, of each file that it includes.
+
+    Included files that cannot be read are left out, and so is Roost's own.
+
+    Args:
+        path: slurm.conf.
+        version: where the text of each file is read, as a backup of it.
+
+    Yields:
+        The file that has the line, and the line.
+
+    Raises:
+        OSError: slurm.conf cannot be read.
+    """
+    cluster = [""]
+    yield from _lines_of(path, path.parent, version, cluster, _DEEPEST_INCLUDE)
+
+
+def _lines_of(
+    path: Path, folder: Path, version: Callable[[Path], Path], cluster: list[str], depth: int
+) -> Iterator[tuple[Path, ConfText]]:
+    for line in conf_lines(read_conf(version(path))):
+        if match := _CLUSTER.match(line.text):
+            cluster[0] = match[1].strip('"')
+        match = _INCLUDE.match(line.text)
+        if match is None:
+            yield path, line
+            continue
+        included = folder / (match[1].replace("%c", cluster[0]) if cluster[0] else match[1])
+        if depth and included.name != "roost.conf":
+            with contextlib.suppress(OSError):
+                yield from _lines_of(included, folder, version, cluster, depth - 1)
+
+
+def copy_of_slurmd(folder: Path) -> str:
+    """Say that a folder holds what slurmd fetched in configless mode; "" where it does not."""
+    if folder.resolve().name != "conf-cache" and folder != Path("/run/slurm/conf"):
+        return ""
+    return (
+        f"{folder}: slurmd's copy of the controller's files, which it replaces; cure: run this on"
+        " the controller (docs/install.md, Configless Slurm)"
+    )
 
 
 def read_conf(path: Path) -> str:

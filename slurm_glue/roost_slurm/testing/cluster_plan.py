@@ -15,6 +15,17 @@ from roost_slurm.testing.site_plan import (
     PriorityPlan,
 )
 
+# A /run of its own, as on another machine: slurmd links its copies there, and finds MUNGE there
+# before it has a slurm.conf.
+_CONFIGLESS = """
+mount -t tmpfs none /run
+mkdir /run/munge
+ln -s "$1" /run/munge/munge.socket.2
+unset SLURM_CONF
+shift
+exec "$@"
+"""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodePlan:
@@ -107,6 +118,8 @@ class ClusterPlan:
     preempt: PreemptPlan | None = None
     power_saving: PowerSavingPlan | None = None
     extra_lines: tuple[str, ...] = ()  # of slurm.conf
+    extra_files: Mapping[str, str] = field(default_factory=dict)  # beside slurm.conf: their text
+    is_configless: bool = False  # nodes have no file of Slurm's, and ask slurmctld for all of them
     cgroup_lines: tuple[str, ...] = ()  # of cgroup.conf, beside CgroupPlugin
     environment: Mapping[str, str] = field(default_factory=dict)  # of every daemon and command
 
@@ -215,6 +228,8 @@ def slurm_conf(
         "MaxJobCount=50000",
         "MailProg=/bin/true",
     ]
+    if plan.is_configless:
+        lines.append("SlurmctldParameters=enable_configless")
     if plan.racks:
         lines.append("TopologyPlugin=topology/tree")
     if plan.job_submit_lua is not None:
@@ -240,6 +255,12 @@ def _site_lines(plan: ClusterPlan, folder: RunFolder, slurmdbd_port: int) -> lis
     if plan.power_saving is not None:
         lines += plan.power_saving.lines(folder.suspend, folder.resume)
     return lines
+
+
+def configless(slurmd: tuple[str, ...], folder: RunFolder, first_port: int) -> tuple[str, ...]:
+    """Return the command that starts a slurmd as on a machine without slurm.conf."""
+    script = ("unshare", "--mount", "sh", "-ec", _CONFIGLESS, "sh", str(folder.munge_socket))
+    return (*script, *slurmd, "--conf-server", f"127.0.0.1:{first_port}")
 
 
 def gres_conf(plan: ClusterPlan, folder: RunFolder) -> str:

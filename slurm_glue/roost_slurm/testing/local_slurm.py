@@ -50,6 +50,7 @@ class LocalSlurm:
         check_available(with_accounting=plan.accounting is not None)
         self.plan = plan
         self._folder: RunFolder | None = None
+        self._first_port = 0
         self._port_lock: socket.socket | None = None
         self._munged: subprocess.Popen[bytes] | None = None
         self._controller: subprocess.Popen[bytes] | None = None
@@ -122,11 +123,11 @@ class LocalSlurm:
             claimed = ports.claim(accounting_port + 2)
             if claimed is None:
                 raise LocalSlurmFailed("no free ports; cure: stop other clusters, or fewer nodes")
-            first_port, self._port_lock = claimed
-            self._write_files(first_port)
+            self._first_port, self._port_lock = claimed
+            self._write_files(self._first_port)
             self._start_munged()
             if self.plan.accounting is not None:
-                self._start_accounting(first_port + accounting_port)
+                self._start_accounting(self._first_port + accounting_port)
             self._start_controller("-c", "-i")
             for node in self.plan.nodes:
                 self.start_node(node.name)
@@ -180,7 +181,10 @@ class LocalSlurm:
     def start_node(self, name: str, *, booted: bool = False) -> None:
         """Start the slurmd of a node; `booted`: the node has just been powered up."""
         (self.folder.root / "spool" / name).mkdir(parents=True, exist_ok=True)
-        self._nodes[name] = self._spawn("slurmd", "-D", "-N", name, *(["-b"] if booted else []))
+        argv = ("slurmd", "-D", "-N", name, *(["-b"] if booted else []))
+        if self.plan.is_configless:
+            argv = cluster_plan.configless(argv, self.folder, self._first_port)
+        self._nodes[name] = self._spawn(*argv)
 
     def stop_node(self, name: str) -> None:
         """Kill the slurmd of a node, as a power cut would."""
@@ -280,6 +284,8 @@ class LocalSlurm:
             (folder.etc / "topology.conf").write_text(cluster_plan.topology_conf(plan))
         if plan.job_submit_lua is not None:
             (folder.etc / "job_submit.lua").write_text(plan.job_submit_lua)
+        for name, text in plan.extra_files.items():
+            (folder.etc / name).write_text(text)
         if plan.cli_filter_lua is not None:
             (folder.etc / "cli_filter.lua").write_text(plan.cli_filter_lua)
 

@@ -12,7 +12,7 @@ from math import ceil
 from roost_slurm.text.hostlist import compress
 from roost_slurm.text.qos import FIELDS as QOS_FIELDS
 from roost_slurm.text.squeue import FORMAT
-from roost_slurm.text.stamp import LET_GO
+from roost_slurm.text.stamp import RELEASED_STAMP
 from roost_slurm.text.tres import SEAT_TOKEN, typed_gpus
 
 Argv = tuple[str, ...]
@@ -259,7 +259,7 @@ def renew(job_ids: Iterable[str], lease_s: int) -> Argv:
     return ("scontrol", "update", f"jobid={job_list(job_ids)}", _start_in(lease_s))
 
 
-def let_go(job_ids: Iterable[str], begin_epoch_s: int | None = None) -> Argv:
+def release(job_ids: Iterable[str], begin_epoch_s: int | None = None) -> Argv:
     """Release jobs to Slurm, which starts them as soon as it can, or at the user's begin time.
 
     The lease stamp is removed too, so that no later daemon takes the jobs up again.
@@ -272,7 +272,7 @@ def let_go(job_ids: Iterable[str], begin_epoch_s: int | None = None) -> Argv:
         "update",
         f"jobid={job_list(job_ids)}",
         f"StartTime={begin}",
-        f"AdminComment={LET_GO}",
+        f"AdminComment={RELEASED_STAMP}",
     )
 
 

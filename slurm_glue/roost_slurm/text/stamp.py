@@ -15,7 +15,7 @@ LEASE = "roost:lease"
 ADVICE = "roost:advice"
 ETA = "roost:eta"
 GUARD = "roost:guard"  # not a lease: a job that keeps a seat taken, see seat_guards
-LET_GO = "roost:let-go"  # not a lease: released to Slurm for good
+RELEASED_STAMP = "roost:let-go"  # not a lease: released to Slurm for good
 OTHERS = "roost:other"  # in place of LEASE in a lease of another roostd; never written to Slurm
 _ETA = re.compile(rf"(?<!\S){ETA}\[[^\[\]]*\]")
 

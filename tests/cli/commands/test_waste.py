@@ -40,7 +40,9 @@ def daemon() -> FakeWaste:
     fake.answer.entries.extend(
         [
             pb.WasteEntry(day="2026-11-23", user_id=NOBODY, held_gpu_h=150.0, idle_gpu_h=30.0),
-            pb.WasteEntry(day="2026-11-23", unreachable_gpu_h=4.0, half_free_gpu_h=0.5),
+            pb.WasteEntry(
+                day="2026-11-23", unreachable_gpu_h=4.0, half_free_gpu_h=0.5, foreign_gpu_h=2.0
+            ),
             pb.WasteEntry(
                 day="2026-11-22",
                 user_id=NOBODY,
@@ -82,9 +84,10 @@ def test_each_day_and_user_is_a_line(ask: Run, daemon: FakeWaste) -> None:
         "UNREACHABLE",
         "HALF",
         "FREE",
+        "FOREIGN",
     ]
-    assert lines[1] == ["2026-11-23", str(NOBODY), "150", "30.0", "-", "-", "-", "-", "-"]
-    assert lines[2] == ["2026-11-23", "(none)", "-", "-", "-", "-", "-", "4.0", "0.5"]
+    assert lines[1] == ["2026-11-23", str(NOBODY), "150", "30.0", "-", "-", "-", "-", "-", "-"]
+    assert lines[2] == ["2026-11-23", "(none)", "-", "-", "-", "-", "-", "4.0", "0.5", "2.0"]
     assert daemon.day_counts == [3]
 
 
@@ -119,6 +122,27 @@ def test_days_are_added_up_for_each_user(ask: Run) -> None:
 
 def test_the_document_has_its_shape(ask: Run) -> None:
     assert misfits(json.loads(ask("--json").stdout), WasteDocument) == []
+
+
+def test_memory_of_no_job_is_listed_by_gpu(ask: Run, daemon: FakeWaste) -> None:
+    assert "PROCESS OF" not in ask().stdout
+    daemon.answer.foreign.add(node="n1", gpu_index=3, used_bytes=3 << 30, seen_for_s=600.0)
+    daemon.answer.foreign.add(
+        node="n2",
+        gpu_index=0,
+        used_bytes=40 << 30,
+        held_by="12",
+        user_id=NOBODY,
+        slurm_job_id=9,
+        seen_for_s=7_200.0,
+    )
+    for by in ("day", "user"):
+        lines = [line.split() for line in ask("--by", by).stdout.splitlines()]
+        assert ["n1", "3", "3.0", "-", "-", "-", "10", "m", "00", "s"] in lines
+        assert ["n2", "0", "40", "12", str(NOBODY), "9", "2", "h", "00", "m"] in lines
+    document = json.loads(ask("--json").stdout)
+    assert misfits(document, WasteDocument) == []
+    assert [one["held_by"] for one in document["foreign"]] == [None, "12"]
 
 
 def test_nothing_yet_and_a_fault(ask: Run, daemon: FakeWaste) -> None:

@@ -4,14 +4,16 @@ import socket
 import time
 import weakref
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
 from tests.daemon.rpc.probes import floats, hello, sample
-from tests.daemon.running import config, running
+from tests.daemon.running import PATIENCE_S, config, running
 
 from roost_engine.domain.errors import ConfigError
 from roost_engine.domain.events import LoadSeen, TopologySeen
+from roost_engine.domain.model import JobId, Placement
 from roost_engine.engine import Engine, EngineConfig
 from roost_engine.job_record import JobState
 from roost_engine.plugins.plugins import Policies
@@ -23,6 +25,7 @@ from roost_proto.v1 import operator_pb2 as pb
 from roost_proto.v1 import telemetry_pb2 as probe_pb
 from roost_slurm.hooks import heartbeat
 from roost_slurm.text.squeue import SlurmJobState
+from roostd.app.daemon import UPKEEP_S
 from roostd.config.config import Config
 from roostd.ops.folders import StateFolderInUse
 from roostd.slurm.jobs import NO_LEASE
@@ -383,6 +386,23 @@ async def test_what_was_decided_is_still_known_after_a_restart(
         assert daemon.daemon.state.clock.now_s() >= first_s
 
 
+async def test_engine_time_continues_though_the_clock_was_set_back_while_no_roostd_ran(
+    slurm: SlurmStandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings, wall_s = config(tmp_path), time.time
+    async with running(slurm, settings) as daemon:
+        (job_id,) = slurm.submit(gpus_per_node=2)
+        await daemon.until_running(job_id)
+    reader = JournalReader(settings.paths.state_dir / FILE_NAME)
+    newest_s = max(step.event.at_s for run in reader.runs() for step in reader.steps(run))
+    reader.close()
+
+    monkeypatch.setattr(time, "time", lambda: wall_s() - 3600.0)
+    async with running(slurm, settings) as daemon:
+        now_s = daemon.daemon.state.clock.now_s()
+        assert newest_s <= now_s < newest_s + PATIENCE_S
+
+
 async def test_the_first_engine_is_freed_by_a_reload(slurm: SlurmStandIn, tmp_path: Path) -> None:
     async with running(slurm, config(tmp_path)) as daemon:
         gone = weakref.ref(daemon.daemon.state.engine)
@@ -497,6 +517,36 @@ async def test_a_journal_that_cannot_be_written_does_not_stop_placement(
 
         assert "journal: database or disk is full" in status.slurm_fault
         assert daemon.count("roost_journal_dropped_records") > 0
+
+
+async def test_a_run_of_the_journal_of_twice_its_size_ends_though_a_pin_is_under_way(
+    slurm: SlurmStandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_pin, pin = asyncio.Event(), slurm.pin
+
+    async def slow_pin(job_id: JobId, placement: Placement, **options: Any) -> None:
+        await may_pin.wait()
+        await pin(job_id, placement, **options)
+
+    monkeypatch.setattr(slurm, "pin", slow_pin)
+    async with running(slurm, config(tmp_path)) as daemon:
+        parts, state = daemon.daemon.parts, daemon.daemon.state
+        (job_id,) = slurm.submit(gpus_per_node=1)
+        await daemon.until(lambda: not parts.applier.is_idle, "a pin is under way")
+        first, recorder = state.engine, parts.recorder
+        size = recorder._open_journal().run_bytes
+
+        recorder._run_bytes_limit = size - 1
+        for _ in range(2):  # rounds of upkeep
+            await asyncio.sleep(UPKEEP_S)
+        assert recorder.wants_new_run
+        assert state.engine is first
+
+        recorder._run_bytes_limit = size // 3
+        await daemon.until(lambda: state.engine is not first, "a fresh engine")
+        recorder._run_bytes_limit = 1 << 30
+        may_pin.set()
+        await daemon.until_running(job_id)
 
 
 async def test_a_damaged_journal_is_put_aside(slurm: SlurmStandIn, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from roost_engine.plugins.plugins import Policies
 from roost_engine.testing.builders import job, node, share
 from roostd.app.gauges import set_gauges, status_line
 from roostd.ops.metrics import Metrics
+from roostd.telemetry.foreign_memory import Foreign, ForeignMemory
 
 
 class Gauges:
@@ -53,6 +54,18 @@ def test_gpus_of_nodes_that_slurm_closed_or_dropped_are_not_counted() -> None:
 
     assert [gauges.value("gpus", state=name) for name in ("free", "held")] == [5, 3]
     assert gauges.value("nodes") == 2
+
+
+def test_gpus_with_memory_of_no_job_are_counted_apart_where_a_job_holds_them() -> None:
+    parts = Parts("n1")
+    gauges = Gauges(parts)
+    for gpu, held_by in enumerate([None, JobId("1"), JobId("1")]):
+        found = Foreign(ForeignMemory(5 << 30), held_by, 0.0)
+        parts.state.foreign[NodeName("n1"), gpu] = found
+    states = ("free", "held")
+    assert [gauges.value("foreign_memory_gpus", state=name) for name in states] == [1, 2]
+    parts.state.foreign.clear()
+    assert [gauges.value("foreign_memory_gpus", state=name) for name in states] == [0, 0]
 
 
 @pytest.mark.parametrize("fault", ["slurm_fault", "journal_fault", "policy_fault"])

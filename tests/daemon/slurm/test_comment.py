@@ -79,5 +79,16 @@ def test_a_job_opts_in_and_says_how_much_gpu_memory_it_needs() -> None:
 def test_an_unreadable_opt_in_is_none(word: str) -> None:
     found = parse_comment(f"roost:{word}")
     assert found is not None
-    assert (found.shares_gpus, found.gpu_memory_bytes) == (False, 0)
+    assert not found.shares_gpus
+    assert found.gpu_memory_bytes == 0
     assert len(found.problems) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "stated"),
+    [("model=bert", None), ("share=no", False), ("share=maybe", False), ("share=yes", True)],
+)
+def test_an_opt_out_is_not_silence(text: str, stated: bool | None) -> None:
+    found = parse_comment(f"roost:{text}")
+    assert found is not None
+    assert found.shares_gpus is stated

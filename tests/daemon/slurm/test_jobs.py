@@ -271,3 +271,26 @@ def test_a_job_that_shares_needs_what_it_says_or_what_earlier_runs_used(
     )
     assert isinstance(spec, JobSpec)
     assert spec.gpu_memory_bytes == needed_gib << 30
+
+
+@pytest.mark.parametrize(
+    ("comment", "qos", "shares"),
+    [
+        ("roost:share=yes", "normal", True),
+        ("roost:model=bert", "normal", False),
+        ("", "shared", True),
+        ("roost:model=bert", "shared", True),
+        ("roost:share=no", "shared", False),
+        ("roost:share=No", "shared", False),  # unreadable: never beside another by mistake
+    ],
+)
+def test_what_the_comment_says_of_sharing_beats_the_qos(
+    comment: str, qos: str, shares: bool
+) -> None:
+    job = record("24.11", "gres")
+    detail = parse_jobs(read("24.11", "show_job.txt"))[job.number]
+    spec = replace(reader("24.11"), is_sharing_qos=lambda name: name == "shared").read(
+        job, replace(detail, comment=comment, qos=qos), JobId("1")
+    )
+    assert isinstance(spec, JobSpec)
+    assert spec.shares_gpus is shares

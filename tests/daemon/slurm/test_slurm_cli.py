@@ -31,6 +31,7 @@ RECORDS = {
 # A job that waits under a lease: --gres=gpu:2 --begin=2030-01-01.
 LEASED = JobId(str(NUMBERS["gres"]))
 AFTER_BEGIN_S = 2e9
+HOST = JobId(str(NUMBERS["untyped"]))  # runs
 LOST = SlurmTimeout(("scontrol",), 1.0)
 GONE = SlurmRefused(("scontrol",), 1, "slurm_load_jobs error: Invalid job id specified")
 FILES = {
@@ -292,6 +293,23 @@ async def test_a_job_whose_user_changed_it_since_the_dump_is_refused_once(
     assert commands.updates == []
     await port.pin(LEASED, placement("n2", 2, 3))
     assert [update["ReqNodeList"] for update in commands.updates] == ["n2"]
+
+
+@pytest.mark.parametrize("edited", [LEASED, HOST])
+async def test_a_job_joins_no_other_while_a_changed_comment_of_either_is_not_read(
+    edited: JobId, commands: RecordedCommands, port: SlurmCli
+) -> None:
+    port._wall_clock = lambda: AFTER_BEGIN_S
+    await port.queue()
+    commands.answer(f"job {edited}", RECORDS[edited].replace("QOS=(null)", "QOS=other"))
+
+    for _ in range(2):
+        with pytest.raises(SlurmRefused, match=f"comment or the QoS of job {edited} has changed"):
+            await port.pin(LEASED, placement("n2", 2, 3), beside=(HOST,))
+    assert commands.updates == []
+    await port.queue()  # reads it
+    await port.pin(LEASED, placement("n2", 2, 3), beside=(HOST,))
+    assert len(commands.updates) == 1
 
 
 async def test_a_lease_never_ends_before_the_begin_that_a_user_asked_for(

@@ -298,3 +298,26 @@ def test_a_job_is_queued_after_those_that_it_was_moved_past(
     after = SlurmQueueView(waiting=waiting, lives=dict.fromkeys(waiting, (0, 0.0, 0)))
     events = diff(SlurmQueueView(), after, 0.0)
     assert [event.job.job_id for event in events if isinstance(event, JobQueued)] == queued
+
+
+async def test_an_opt_in_that_is_taken_back_while_the_job_runs_is_one_event(
+    watcher: Watcher,
+) -> None:
+    (job_id,) = watcher.slurm.submit(gpus=2, comment="roost:share=yes,memory=20G")
+    await watcher.poll()
+    await watcher.pin(job_id, "n1", 0, 1)
+
+    def changes(comment: str) -> list[str]:
+        details = {
+            number: replace(detail, comment=comment) for number, detail in snapshot.details.items()
+        }
+        seen = replace(snapshot, details=details)
+        before = watcher.view
+        watcher.view = view(seen, watcher.reader, [NodeName("n1")], before, watcher.now_s)
+        return [type(event).__name__ for event in diff(before, watcher.view, watcher.now_s)]
+
+    snapshot = await watcher.slurm.queue()
+    assert changes("roost:share=yes,memory=20G") == ["JobStarted"]
+    assert changes("roost:share=yes,memory=9G") == []
+    assert changes("") == ["SharingWithdrawn"]
+    assert changes("roost:share=yes,memory=20G") == []  # it stays so for this run

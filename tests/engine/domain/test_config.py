@@ -5,7 +5,7 @@ from tests.engine.conftest import HarnessFactory
 
 from roost_engine.domain.config import EngineConfig, Passing
 from roost_engine.job_record import JobState
-from roost_engine.testing.builders import bridges, job, let_go, node, placed
+from roost_engine.testing.builders import bridges, job, node, placed, released
 
 
 def test_configuration_files_name_the_two_ways_of_passing() -> None:
@@ -39,8 +39,8 @@ def test_the_sixth_refusal_in_a_row_releases_a_job_after_pauses_of_2_to_32_secon
     harness = make_harness([node("a")], bridges())
     assert "1" in placed(harness.queue(job("1")))
     for pause_s in (2.0, 4.0, 8.0, 16.0, 32.0):
-        assert not let_go(harness.refuse("1"))
+        assert not released(harness.refuse("1"))
         begun_s = harness.now_s
         assert not placed(harness.advance(begun_s + pause_s - 0.1))
         assert "1" in placed(harness.advance(begun_s + pause_s))
-    assert "1" in let_go(harness.refuse("1"))
+    assert "1" in released(harness.refuse("1"))

@@ -11,7 +11,7 @@ from roost_engine.domain.model import JobId, JobSpec, NodeName, QuotaUse
 from roost_engine.engine import EngineConfig
 from roost_engine.job_record import JobState
 from roost_engine.queue.quotas import Quotas
-from roost_engine.testing.builders import EngineHarness, job, let_go, node, placed, shape, waits
+from roost_engine.testing.builders import EngineHarness, job, node, placed, released, shape, waits
 
 LIMIT = "QOSMaxTRESPerUser normal uid=1001 gres/gpu"
 
@@ -73,8 +73,8 @@ def test_a_limited_job_is_handed_to_slurm_in_time(make_harness: HarnessFactory) 
     harness.queue(limited("1"), limited("2"))
     report(harness, {LIMIT: 0.0})
     harness.start("1")
-    assert not let_go(harness.advance(29.0))
-    assert LIMIT in let_go(harness.advance(30.0))["2"]
+    assert not released(harness.advance(29.0))
+    assert LIMIT in released(harness.advance(30.0))["2"]
 
 
 def test_a_job_that_came_later_is_handed_over_later(make_harness: HarnessFactory) -> None:
@@ -83,8 +83,8 @@ def test_a_job_that_came_later_is_handed_over_later(make_harness: HarnessFactory
     harness.queue(limited("1"))
     harness.advance(20.0)
     harness.queue(limited("2"))
-    assert set(let_go(harness.advance(40.0))) == {"1"}
-    assert set(let_go(harness.advance(50.0))) == {"2"}
+    assert set(released(harness.advance(40.0))) == {"1"}
+    assert set(released(harness.advance(50.0))) == {"2"}
 
 
 def test_a_fresh_engine_continues_the_time_until_the_hand_over(
@@ -101,8 +101,8 @@ def test_a_fresh_engine_continues_the_time_until_the_hand_over(
     report(fresh, {LIMIT: 0.0})
     fresh.feed(JobQueued(at_s=20.0, job=limited("1"), wait=wait))
     fresh.queue(limited("2"))
-    assert set(let_go(fresh.advance(30.0))) == {"1"}
-    assert set(let_go(fresh.advance(50.0))) == {"2"}
+    assert set(released(fresh.advance(30.0))) == {"1"}
+    assert set(released(fresh.advance(50.0))) == {"2"}
 
 
 def test_the_time_begins_again_when_the_limit_was_lifted(make_harness: HarnessFactory) -> None:
@@ -114,7 +114,7 @@ def test_the_time_begins_again_when_the_limit_was_lifted(make_harness: HarnessFa
     harness.start("1")
     report(harness, {LIMIT: 0.0})
     harness.queue(limited("3"))
-    assert not let_go(harness.advance(49.0))
+    assert not released(harness.advance(49.0))
 
 
 def test_no_nodes_are_reserved_for_a_limited_job(make_harness: HarnessFactory) -> None:

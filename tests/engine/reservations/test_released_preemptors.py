@@ -13,9 +13,9 @@ from roost_engine.testing.builders import (
     EngineHarness,
     bridges,
     job,
-    let_go,
     node,
     placed,
+    released,
     share,
 )
 
@@ -30,7 +30,7 @@ def harness(make_harness: HarnessFactory) -> EngineHarness:
         shares = (share(name, 0, 1, 2, 3),)
         event = JobStarted(at_s=0.0, job_id=JobId(job_id), shares=shares, preempt_class="qos:low")
         found.feed(event)
-    assert "3" in let_go(found.queue(replace(job("3", gpus=4), preempts=("qos:low",))))
+    assert "3" in released(found.queue(replace(job("3", gpus=4), preempts=("qos:low",))))
     found.queue(job("4"))
     return found
 

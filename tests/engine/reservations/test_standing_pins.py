@@ -21,9 +21,9 @@ from roost_engine.testing.builders import (
     EngineHarness,
     bridges,
     job,
-    let_go,
     node,
     placed,
+    released,
     shape,
     share,
 )
@@ -164,7 +164,7 @@ def test_a_job_that_slurm_would_never_start_gives_up_its_pin(
     two_full_nodes.queue(job("3", gpus=2))
     held = JobWithdrawn(at_s=0.0, job_id=JobId("3"), reason="is held")
     actions = two_full_nodes.feed(held)
-    assert two_full_nodes.state("3") is JobState.LET_GO
+    assert two_full_nodes.state("3") is JobState.RELEASED
     assert set(pins((*actions, *two_full_nodes.queue(job("4"))))) == {"4"}
 
 
@@ -305,7 +305,7 @@ def test_a_job_preempts_as_soon_as_slurm_spares_enough_jobs_no_more(
     assert not any(pin.is_preempting for pin in pins(before).values())
     pin = pins(harness.advance(25.0))["3"]
     assert (pin.is_preempting, pin.placement.nodes) == (True, ("b",))
-    assert "did not stop" in let_go(harness.advance(85.0))["3"]
+    assert "did not stop" in released(harness.advance(85.0))["3"]
 
 
 def test_a_job_keeps_to_the_jobs_for_whose_gpus_it_waits(make_harness: HarnessFactory) -> None:
@@ -333,7 +333,7 @@ def test_a_job_that_slurm_spares_does_not_keep_one_that_preempts_from_slurm(
     """Where pins are final: Slurm counts the time by itself."""
     harness = make_harness([node("a", 4)], bridges(4), config=FINAL)
     start_low(harness, "1", "a", 0, 1, 2, 3, spared_until_s=30.0)
-    assert "2" in let_go(harness.queue(preemptor("2")))
+    assert "2" in released(harness.queue(preemptor("2")))
 
 
 def test_two_jobs_that_preempt_get_different_victims(make_harness: HarnessFactory) -> None:
@@ -350,7 +350,7 @@ def test_without_standing_pins_slurm_gets_the_job_that_preempts(
 ) -> None:
     harness = make_harness([node("a", 4)], bridges(4))
     start_low(harness, "1", "a", 0, 1, 2, 3)
-    assert "may stop other jobs" in let_go(harness.queue(preemptor("2")))["2"]
+    assert "may stop other jobs" in released(harness.queue(preemptor("2")))["2"]
 
 
 def test_a_job_for_which_slurm_does_not_preempt_is_handed_over(
@@ -359,8 +359,8 @@ def test_a_job_for_which_slurm_does_not_preempt_is_handed_over(
     harness = make_harness([node("a", 4)], bridges(4), config=ON)
     start_low(harness, "1", "a", 0, 1, 2, 3)
     harness.queue(preemptor("2"))
-    assert not let_go(harness.advance(59.0))
-    assert "did not stop" in let_go(harness.advance(60.0))["2"]
+    assert not released(harness.advance(59.0))
+    assert "did not stop" in released(harness.advance(60.0))["2"]
 
 
 # -- where a pin is final ----------------------------------------------------------------------
@@ -398,7 +398,7 @@ def test_fixed_indices_of_a_pinned_job_leave_its_pin_alone(final_pins: EngineHar
     final_pins.queue(spec)
     final_pins.advance(10.0)
     final_pins.feed(JobChanged(at_s=11.0, job=replace(spec, fixed_indices=(0, 1))))
-    assert not let_go(final_pins.advance(45.0))
+    assert not released(final_pins.advance(45.0))
     assert final_pins.engine.record(JobId("3")).standing is not None
     final_pins.end("2")
     assert final_pins.gpus("3") == ("b:0", "b:1")
@@ -408,7 +408,7 @@ def test_a_job_whose_final_place_is_lost_is_handed_to_slurm(final_pins: EngineHa
     final_pins.queue(job("3", gpus=2))
     final_pins.advance(10.0)
     drained = NodeSeen(at_s=final_pins.now_s, node=replace(node("b"), usable=False))
-    assert "cannot be pinned again" in let_go(final_pins.feed(drained))["3"]
+    assert "cannot be pinned again" in released(final_pins.feed(drained))["3"]
 
 
 def test_a_job_that_preempts_is_handed_to_slurm_where_pins_are_final(
@@ -416,7 +416,7 @@ def test_a_job_that_preempts_is_handed_to_slurm_where_pins_are_final(
 ) -> None:
     harness = make_harness([node("a", 4)], bridges(4), config=FINAL)
     start_low(harness, "1", "a", 0, 1, 2, 3)
-    assert "2" in let_go(harness.queue(preemptor("2")))
+    assert "2" in released(harness.queue(preemptor("2")))
 
 
 def test_a_job_with_a_final_pin_is_placed_nowhere_else(final_pins: EngineHarness) -> None:

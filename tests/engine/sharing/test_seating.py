@@ -14,6 +14,7 @@ from roost_engine.domain.events import (
     JobsStopped,
     JobStarted,
     NodeSeen,
+    SharingWithdrawn,
     SpeedSeen,
 )
 from roost_engine.domain.model import JobId, JobSpec, NodeName
@@ -110,6 +111,37 @@ def test_no_seat_for_others(other: JobSpec) -> None:
     site.run(asks("1"), asks("2"), other)
     assert site.state("3") is not JobState.PLACING
     assert site.state("3") is not JobState.RUNNING
+
+
+def test_no_job_joins_one_whose_owner_took_the_opt_in_back() -> None:
+    site = harness()
+    site.run(asks("1"), asks("2"), asks("3"))
+    for job_id in "123":  # two of them are a pair, which stays
+        site.feed(SharingWithdrawn(at_s=site.now_s, job_id=JobId(job_id)))
+    site.feed(SharingWithdrawn(at_s=site.now_s, job_id=JobId("never seen")))
+    site.run(asks("4"))
+    assert [site.state(job_id) for job_id in "1234"] == [*[JobState.RUNNING] * 3, JobState.WAITING]
+    site.engine.check_invariants()
+    site.end("2")
+    assert site.state("4") is not JobState.WAITING
+    assert site.placement("4").seat == 0
+
+
+def test_a_job_that_has_not_started_beside_one_that_opts_out_waits_again() -> None:
+    site = harness()
+    site.run(asks("1"), asks("2"))
+    site.queue(asks("3"))
+    assert site.placement("3").seat == 1
+    [host] = [
+        one for one in "12" if site.placement(one).gpu_indices == site.placement("3").gpu_indices
+    ]
+    site.feed(SharingWithdrawn(at_s=site.now_s, job_id=JobId(host)))
+    # In the same pass it is placed beside the other one.
+    assert site.state("3") is JobState.PLACING
+    assert site.placement("3").gpu_indices != site.placement(host).gpu_indices
+    site.feed(SharingWithdrawn(at_s=site.now_s, job_id=JobId("2" if host == "1" else "1")))
+    assert site.state("3") is JobState.WAITING
+    site.engine.check_invariants()
 
 
 def report(site: EngineHarness, job_id: str, speed_frac: float) -> None:

@@ -11,7 +11,7 @@ from roost_engine.domain.events import JobStarted, JobWithdrawn, WaitSoFar
 from roost_engine.domain.model import JobId, JobSpec
 from roost_engine.job_record import JobState
 from roost_engine.table.invariants import check_invariants
-from roost_engine.testing.builders import job, let_go, preempted, share, waits
+from roost_engine.testing.builders import job, preempted, released, share, waits
 
 
 @pytest.fixture
@@ -95,8 +95,8 @@ def test_the_last_refusal_releases_a_job_to_slurm() -> None:
         tables.place(ONE, at_s)
         tables.refuse(ONE, at_s)
     expected = "Slurm refused 2 placements, the last: node busy"
-    assert let_go(tables.actions) == {"1": expected}
-    assert (record.state, record.reason) == (JobState.LET_GO, expected)
+    assert released(tables.actions) == {"1": expected}
+    assert (record.state, record.reason) == (JobState.RELEASED, expected)
     assert ONE not in tables.table.waiting
 
 
@@ -215,7 +215,7 @@ def test_a_withdrawn_job_holds_nothing_and_says_why(tables: Tables, how: str) ->
     tables.table.withdraw(JobWithdrawn(at_s=5.0, job_id=ONE, reason="held by its user"))
     check_invariants(tables.table)
     known = tables.table.find(ONE)
-    assert (known.state, known.reason) == (JobState.LET_GO, "held by its user")
+    assert (known.state, known.reason) == (JobState.RELEASED, "held by its user")
     assert tables.table.cluster.free_gpu_count == 8
     assert ONE not in tables.table.queue
 
@@ -253,7 +253,7 @@ def test_a_pause_after_a_refusal_and_the_count_of_refusals_go_on() -> None:
     tables.table.offer_later(ONE, 13.0)
     tables.place(ONE, 13.0)
     tables.refuse(ONE, 14.0)
-    assert "Slurm refused 2 placements" in let_go(tables.actions)["1"]
+    assert "Slurm refused 2 placements" in released(tables.actions)["1"]
 
 
 def test_a_pause_that_outlasts_the_begin_time_is_kept() -> None:

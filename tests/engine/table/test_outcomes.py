@@ -3,7 +3,7 @@
 import pytest
 from tests.engine.tables import ONE, Tables
 
-from roost_engine.domain.actions import LetGo
+from roost_engine.domain.actions import ReleaseToSlurm
 from roost_engine.domain.events import JobWithdrawn
 from roost_engine.domain.tier import Tier
 from roost_engine.testing.builders import job, share
@@ -35,7 +35,7 @@ def test_the_gate_learns_of_a_wait_without_a_placement(tables: Tables, how: str)
             tables.table.withdraw(JobWithdrawn(at_s=25.0, job_id=ONE, reason="held"))
         case _:
             tables.table.release_to_slurm(ONE, record, "never fits", 25.0, tables.actions)
-            assert isinstance(tables.actions[-1], LetGo)
+            assert isinstance(tables.actions[-1], ReleaseToSlurm)
     assert tables.gate.noted == [(ONE, 20.0, None)]
 
 

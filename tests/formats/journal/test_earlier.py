@@ -4,7 +4,7 @@ import struct
 
 import pytest
 
-from roost_engine.domain.actions import Action, Wait
+from roost_engine.domain.actions import Action, ReleaseToSlurm, Wait
 from roost_engine.domain.errors import JournalError
 from roost_engine.domain.model import JobId
 from roost_engine.domain.tier import Tier
@@ -45,6 +45,12 @@ def test_the_present_version_writes_the_present_name() -> None:
 def test_an_action_called_wait_stays_an_action() -> None:
     wait = Wait(job_id=JobId("1"), reason="waits for 8 GPUs on one node", until_s=60.0)
     assert decode(encode(wait), Action) == wait  # type: ignore[arg-type]
+
+
+def test_a_release_to_slurm_under_its_earlier_name_is_read() -> None:
+    head = b'{"$":"LetGo","job_id":"1","reason":"no node has 9 GPUs"}'
+    action = ReleaseToSlurm(job_id=JobId("1"), reason="no node has 9 GPUs")
+    assert decode(struct.pack("<I", len(head)) + head, Action) == action  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", ["Tick", "wait", "WaitSamples"])

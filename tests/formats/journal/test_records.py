@@ -2,7 +2,7 @@
 
 import pytest
 
-from roost_engine.domain.actions import Action, LetGo, WakeAt
+from roost_engine.domain.actions import Action, ReleaseToSlurm, WakeAt
 from roost_engine.domain.events import Tick
 from roost_engine.domain.model import JobId
 from roost_formats.journal.records import Memo, RunHead, Step, must_be_on_disk
@@ -10,7 +10,10 @@ from roost_formats.journal.records import Memo, RunHead, Step, must_be_on_disk
 
 @pytest.mark.parametrize(
     ("action", "is_asked"),
-    [(LetGo(job_id=JobId("1"), reason="cannot be placed"), True), (WakeAt(at_s=5.0), False)],
+    [
+        (ReleaseToSlurm(job_id=JobId("1"), reason="cannot be placed"), True),
+        (WakeAt(at_s=5.0), False),
+    ],
 )
 def test_a_step_is_synced_only_if_slurm_is_asked_for_something(
     action: Action, is_asked: bool

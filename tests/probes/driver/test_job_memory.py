@@ -1,5 +1,6 @@
 """Processes belong to the job that Slurm put them in, whatever they or their users say."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -55,8 +56,19 @@ def test_sums_by_job_and_keeps_processes_of_no_job_apart(tmp_path: Path) -> None
 
     found = by_job({1: 5, 2: 100, 3: 10, 4: 7}, 20.0, tmp_path)
 
-    assert found == ((NO_JOB, 5), (12, 110), (13, 7))
+    me = os.getuid()
+    assert found == ((NO_JOB, 5, me), (12, 110, me), (13, 7, me))
     assert by_job({}, 20.0, tmp_path) == ()
+
+
+def test_the_user_is_that_of_the_process_that_uses_most(tmp_path: Path) -> None:
+    if os.getuid():
+        pytest.skip("only root may give files away")
+    for pid, user_id in enumerate((1001, 1002, 1003), 1):
+        process(tmp_path, pid, V2.format(12))
+        os.chown(tmp_path / str(pid), user_id, 0)
+
+    assert by_job({1: 7, 2: 9, 3: 8}, 20.0, tmp_path) == ((12, 24, 1002),)
 
 
 @pytest.mark.parametrize(

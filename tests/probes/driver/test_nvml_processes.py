@@ -16,11 +16,16 @@ async def test_reads_only_the_gpus_that_are_asked_for(
     fake_node: FakeNodeFactory, nvml_process: ProcessFactory
 ) -> None:
     node, process = fake_node("bridges4"), nvml_process()
-    me = os.getpid()  # of no job
+    me, mine = os.getpid(), os.getuid()  # of no job
     node.driver.set_processes(1, {me: 3 << 30})
     node.driver.set_processes(2, {me: 5 << 30}, mps_clients=[me])  # in both lists
 
-    assert (await process.jobs([1, 2, 3])).gpus == (None, ((0, 3 << 30),), ((0, 5 << 30),), ())
+    assert (await process.jobs([1, 2, 3])).gpus == (
+        None,
+        ((0, 3 << 30, mine),),
+        ((0, 5 << 30, mine),),
+        (),
+    )
 
 
 @pytest.mark.parametrize(
@@ -36,7 +41,7 @@ async def test_a_driver_without_a_list_of_mps_clients(
 
     (first, *_) = (await process.jobs([0])).gpus
 
-    assert first == (None if code == 999 else ((0, 1 << 30),))
+    assert first == (None if code == 999 else ((0, 1 << 30, os.getuid()),))
 
 
 async def test_what_the_driver_does_not_say_is_absent(

@@ -21,7 +21,7 @@ class ScriptedDriver:
         self.answer_load: DriverLoad | DriverFault = DriverLoad(
             at_s=0.0, gpus=(GpuLoad(),) * gpu_count
         )
-        self.answer_jobs: JobMemory | DriverFault = JobMemory(gpus=(((7, 9),),) * gpu_count)
+        self.answer_jobs: JobMemory | DriverFault = JobMemory(gpus=(((7, 9, 0),),) * gpu_count)
         self.facts_count = self.jobs_count = 0
 
     async def facts(self) -> DriverFacts:

@@ -4,7 +4,7 @@ from roost_probe.driver.readings import JobMemory
 from roost_probe.node.process_watch import PAUSE_S, SELDOM, ProcessWatch
 from roost_proto.v1 import telemetry_pb2 as pb
 
-ALONE, SHARED = ((7, 100),), ((7, 100), (8, 50))
+ALONE, SHARED = ((7, 100, 1001),), ((7, 100, 1001), (8, 50, 0))
 
 
 def watching() -> ProcessWatch:
@@ -19,8 +19,10 @@ def added(watch: ProcessWatch, lost_mask: int = 0) -> pb.Sample:
     return sample
 
 
-def entries(sample: pb.Sample) -> list[tuple[int, int, int]]:
-    return [(one.gpu_index, one.slurm_job_id, one.used_bytes) for one in sample.job_memory]
+def entries(sample: pb.Sample) -> list[tuple[int, int, int, int]]:
+    return [
+        (one.gpu_index, one.slurm_job_id, one.used_bytes, one.user_id) for one in sample.job_memory
+    ]
 
 
 def test_without_being_asked_it_reads_nothing() -> None:
@@ -45,7 +47,7 @@ def test_each_sample_repeats_what_was_read_last() -> None:
     for _ in range(2):
         sample = added(watch)
         assert sample.process_mask == 0b11
-        assert entries(sample) == [(1, 7, 100), (1, 8, 50)]
+        assert entries(sample) == [(1, 7, 100, 1001), (1, 8, 50, 0)]
     assert added(watch, lost_mask=0b10).process_mask == 0b01
 
 
@@ -56,7 +58,7 @@ def test_what_could_not_be_read_is_absent_and_asked_again_soon() -> None:
     watch.note((1,), JobMemory(gpus=(None, None)))
     assert added(watch).process_mask == 0b01
     assert watch.due(2, 20.0) == (1,)
-    watch.note((1,), JobMemory(gpus=(None, ((7, 1 << 60),))))
+    watch.note((1,), JobMemory(gpus=(None, ((7, 1 << 60, 1001),))))
     assert added(watch).process_mask == 0b01
 
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from roost_engine.prediction.run_time.history import HistoryState
+from roost_engine.prediction.run_time.history_state import HistoryState
 from roost_sim.worlds.prediction_spec import OtherSite, PredictionSpec
 
 

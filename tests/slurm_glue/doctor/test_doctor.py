@@ -83,6 +83,7 @@ def test_slurm_that_does_not_answer_is_a_problem(machine: FakeMachine) -> None:
 def test_roles_come_from_slurm_and_from_devices(machine: FakeMachine) -> None:
     config = "SlurmctldHost[0] = vm(127.0.0.1)\n"
     assert roles(machine.looked(config)) == ("controller",)
+    assert roles(machine.looked("SlurmctldHost[0] = vm.example.com\n")) == ("controller",)
     machine.write("/dev/nvidia0")
     assert roles(machine.looked(config)) == ("controller", "node")
     machine.host = "other"

@@ -27,7 +27,7 @@ def test_the_clock_is_compared_with_slurmctlds(
     machine: FakeMachine, skew_s: int, level: Level
 ) -> None:
     machine.now_s = time.time()
-    stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(machine.now_s - skew_s))
+    stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(machine.now_s - skew_s))
     looked = machine.looked(f"Configuration data as of {stamp}\nSelectType = x\n")
     (found,) = doctor_node.clock(looked)
     assert found.level is level
@@ -61,7 +61,22 @@ def test_gres_is_compared_with_devices(
 def test_an_unknown_node_is_a_problem(machine: FakeMachine) -> None:
     machine.answers["scontrol"] = Answer(1, "", "Node vm not found")
     (found,) = doctor_node.gres(machine.looked())
-    assert "Slurm does not know node vm: Node vm not found" in found.text
+    assert "Slurm does not know a node on host vm: Node vm not found" in found.text
+    machine.answers["scontrol"] = Answer(0, "NodeName=n1 NodeHostName=other Gres=gpu:g0:1\n", "")
+    (found,) = doctor_node.gres(machine.looked())
+    assert found.text == "Slurm does not know a node on host vm"
+
+
+@pytest.mark.parametrize("host", ["vm", "vm.example.com"])
+def test_a_node_may_have_another_name_than_its_host(machine: FakeMachine, host: str) -> None:
+    machine.write("/dev/nvidia0")
+    rows = (
+        "NodeName=n1 NodeAddr=x NodeHostName=vm2 Gres=gpu:g0:1,gpu:g1:1",
+        f"NodeName=n2 NodeAddr=y NodeHostName={host} Gres=gpu:g0:1",
+    )
+    machine.answers["scontrol"] = Answer(0, "\n".join(rows), "")
+    (found,) = doctor_node.gres(machine.looked())
+    assert (found.level, found.text) == (Level.FINE, "1 GPUs, as in /dev")
 
 
 def test_the_probe_must_run_and_answer(machine: FakeMachine) -> None:

@@ -88,7 +88,7 @@ SCRIPT = "#!/bin/sh\nROOST_SLURM=/opt/roost/bin/roost-slurm\n"
 def test_hooks_that_are_there_are_fine(machine: FakeMachine) -> None:
     machine.write("/opt/roost/bin/roost-slurm", mode=0o755)
     machine.write(HOOK, SCRIPT, mode=0o755)
-    (found,) = doctor_slurm.hooks(machine.looked(CONFIG))
+    (found,) = doctor_slurm.node_hooks(machine.looked(CONFIG))
     assert (found.level, found.text) == (Level.FINE, f"Prolog: {HOOK}")
 
 
@@ -100,25 +100,35 @@ def test_hooks_that_slurm_cannot_run_are_problems(
 ) -> None:
     if mode is not None:
         machine.write(HOOK, SCRIPT, mode=mode)
-    (found,) = doctor_slurm.hooks(machine.looked(CONFIG))
+    (found,) = doctor_slurm.node_hooks(machine.looked(CONFIG))
     assert found.level is Level.PROBLEM
     assert complaint in found.text
 
 
 def test_a_path_of_another_machine_and_a_closed_folder_are_problems(machine: FakeMachine) -> None:
     machine.write(HOOK, SCRIPT, mode=0o755)
-    (found,) = doctor_slurm.hooks(machine.looked(CONFIG))
+    (found,) = doctor_slurm.node_hooks(machine.looked(CONFIG))
     assert "calls /opt/roost/bin/roost-slurm, which is not on this machine" in found.text
     machine.write("/opt/roost/bin/roost-slurm", mode=0o755)
     (machine.root / "etc/slurm/hooks").chmod(0o700)
-    found, *_ = doctor_slurm.hooks(machine.looked(CONFIG))
+    found, *_ = doctor_slurm.node_hooks(machine.looked(CONFIG))
     assert "/etc/slurm/hooks is closed to users" in found.text
 
 
 def test_no_hooks_at_all_is_advice_in_shadow(machine: FakeMachine) -> None:
     for enforces, level in ((False, Level.ADVICE), (True, Level.PROBLEM)):
-        (found,) = doctor_slurm.hooks(machine.looked("Epilog = /bin/true\n", enforces=enforces))
+        looked = machine.looked("Epilog = /bin/true\n", enforces=enforces)
+        (found,) = doctor_slurm.controller_hooks(looked)
         assert found.level is level
+
+
+def test_each_machine_is_asked_for_the_hooks_that_it_runs(machine: FakeMachine) -> None:
+    """A node may be without the controller's: slurmd does not run them."""
+    config = f"EpilogSlurmctld = /etc/slurm/hooks/epilog-slurmctld.sh\n{CONFIG}"
+    (found,) = doctor_slurm.node_hooks(machine.looked(config))
+    assert found.text.startswith("Prolog: ")
+    (found,) = doctor_slurm.controller_hooks(machine.looked(config))
+    assert found.text.startswith("EpilogSlurmctld: ")
 
 
 def test_the_timer_and_certificates(machine: FakeMachine) -> None:

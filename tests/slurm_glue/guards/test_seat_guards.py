@@ -11,6 +11,7 @@ from roost_slurm.guards import seat_guards
 from roost_slurm.guards.seat_guards import guard_seats
 from roost_slurm.text.commands import Argv
 
+UNITS = Path(__file__).parents[3] / "slurm_glue" / "systemd"
 SEATS = ",".join(
     [*(f"gpu:g{i}:1" for i in range(4)), *(f"gpu:s{i}:1" for i in range(4)), "gputoken:4"]
 )
@@ -162,6 +163,14 @@ def test_nothing_is_asked_while_roostd_lives(folder: Path) -> None:
     slurm = FakeSlurm((HOST, GUEST), (HOST_SHOWN, GUEST_SHOWN), node())
     assert guard(folder, slurm) == []
     assert slurm.asked == []
+
+
+def test_the_timer_makes_a_guard_within_20_s_of_the_last_beat() -> None:
+    """As docs/faults.md says."""
+    timer = (UNITS / "roost-unpin.timer").read_text()
+    said = dict(line.split("=", 1) for line in timer.splitlines() if line[:1].isalpha())
+    interval_s = int(said["OnUnitInactiveSec"]) + int(said["AccuracySec"])
+    assert seat_guards.LATE_S + interval_s == 20
 
 
 def test_a_removed_heartbeat_counts_at_once(tmp_path: Path) -> None:

@@ -127,6 +127,18 @@ def test_a_sites_script_may_be_a_link_and_in_any_encoding(site: Site, generated:
     assert shared.read_bytes() == own
 
 
+def test_slurmds_copy_of_the_controllers_files_is_left_alone(site: Site, generated: Path) -> None:
+    """It is replaced at each `scontrol reconfigure`, and Slurm reads hooks from elsewhere."""
+    cache, link = site.at("/var/spool/slurmd/conf-cache"), site.at("/run/slurm/conf")
+    cache.mkdir(parents=True)
+    (cache / "slurm.conf").write_text("ClusterName=x\n")
+    link.parent.mkdir(parents=True)
+    link.symlink_to(cache)
+    copy = Site(prefix=site.prefix, root=site.root, slurm_folder=Path("/run/slurm/conf"))
+    with pytest.raises(InstallError, match=r"slurmd's copy .*; cure: run this on the controller"):
+        plan_slurm(copy, generated)
+
+
 def test_a_second_run_changes_nothing(site: Site, generated: Path) -> None:
     site.at("/etc/slurm/job_submit.lua").write_text(SITE_SCRIPT)
     assert write(site, plan_slurm(site, generated))

@@ -97,12 +97,73 @@ def test_features_come_first_and_change_no_types(
     assert slurm.migrate("--features") == 0
     assert "scontrol reconfigure" in capsys.readouterr().out
     conf = (slurm.etc / "slurm.conf").read_text()
-    for node in ("gpu1", "gpu2"):
-        assert f"NodeName={node} Gres=gpu:a100:2 Feature=a100 CPUs=4" in conf
+    assert "NodeName=gpu[1-2] Gres=gpu:a100:2 Feature=a100 CPUs=4" in conf
     assert (slurm.etc / "gres.conf").read_text() == GRES
     assert slurm.migrate("--features") == 0
-    assert "every node has its feature" in capsys.readouterr().out
+    assert "has its feature" in capsys.readouterr().out
     assert (slurm.etc / "slurm.conf").read_text() == conf
+
+
+def test_nodes_in_an_included_file_are_changed_there(slurm: FakeSlurm) -> None:
+    main = "ClusterName=c\nNodeName=DEFAULT Feature=fast\nInclude %c/nodes.conf\n"
+    (slurm.etc / "slurm.conf").write_text(main)
+    nodes = slurm.etc / "c" / "nodes.conf"
+    nodes.parent.mkdir()
+    nodes.write_text(CONF)
+    assert slurm.migrate("--features") == 0
+    slurm.show(gpu1="IDLE", gpu2="IDLE+DRAIN")
+    assert slurm.migrate("--step", "gpu2") == 0
+    assert f"NodeName=gpu2 Gres={NEW} Feature=fast,a100 CPUs=4" in nodes.read_text()
+    assert "NodeName=gpu1 Gres=gpu:a100:2 Feature=fast,a100 CPUs=4" in nodes.read_text()
+    assert (slurm.etc / "slurm.conf").read_text() == main
+    slurm.show(("gpu2",), gpu1="IDLE", gpu2="IDLE+DRAIN")
+    assert slurm.migrate("--step", "gpu2", "--back") == 0
+    assert "NodeName=gpu2 Gres=gpu:a100:2 Feature=fast CPUs=4" in nodes.read_text()
+
+
+def test_a_node_without_a_line_of_its_own_is_named(
+    slurm: FakeSlurm, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It may be one that its slurmd has brought: `slurmd -Z`."""
+    (slurm.etc / "slurm.conf").write_text("NodeName=gpu1 Gres=gpu:a100:2\n")
+    assert slurm.migrate("--features") == 0
+    assert "gpu2 has no NodeName line: give it Feature=a100 by hand" in capsys.readouterr().out
+    slurm.show(gpu1="IDLE", gpu2="IDLE+DRAIN")
+    assert slurm.migrate("--step", "gpu2") == 2
+    assert "no NodeName line with gpu2 in" in capsys.readouterr().err
+
+
+def test_a_step_leaves_what_it_does_not_know_of(slurm: FakeSlurm) -> None:
+    """Nodes that Roost does not describe or Slurm hides, and resources that are no GPUs."""
+    conf = CONF.replace("gpu:a100:2", "gpu:a100:2,nvme:4") + "NodeName=mig1 Gres=gpu:4\n"
+    (slurm.etc / "slurm.conf").write_text(conf)
+    (slurm.etc / "gres.conf").write_text(f"{GRES}Name=nvme Count=4\n")
+    (slurm.folder / "scontrol.txt").write_text(
+        "NodeName=gpu1 Gres=gpu:a100:2,nvme:4 State=IDLE+DRAIN\n"
+    )
+    assert slurm.migrate("--step", "gpu1") == 0
+    assert f"NodeName=gpu1 Gres={NEW},nvme:4 " in (slurm.etc / "slurm.conf").read_text()
+    lines = (slurm.etc / "gres.conf").read_text().splitlines()
+    assert lines[:2] == [
+        "NodeName=gpu2,mig1 Name=gpu Type=a100 File=/dev/nvidia[0-1]",
+        "Name=nvme Count=4",
+    ]
+    (slurm.folder / "scontrol.txt").write_text(
+        f"NodeName=gpu1 Gres={NEW},nvme:4 State=IDLE+DRAIN\n"
+    )
+    assert slurm.migrate("--check") == 0
+    assert slurm.migrate("--step", "gpu1", "--back") == 0
+    assert "NodeName=gpu1 Gres=gpu:a100:2,nvme:4 " in (slurm.etc / "slurm.conf").read_text()
+    assert (slurm.etc / "gres.conf").read_text().count("nvme") == 1
+
+
+def test_slurmds_copy_of_the_controllers_files_is_left_alone(
+    slurm: FakeSlurm, capsys: pytest.CaptureFixture[str]
+) -> None:
+    slurm.etc = slurm.etc.rename(slurm.folder / "conf-cache")
+    assert slurm.migrate("--features") == 2
+    assert "cure: run this on the controller" in capsys.readouterr().err
+    assert (slurm.etc / "slurm.conf").read_text() == CONF
 
 
 def test_slurm_that_does_not_answer_is_said(

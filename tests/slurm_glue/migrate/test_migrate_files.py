@@ -6,9 +6,11 @@ from roost_slurm.migrate.migrate_files import (
     MigrateError,
     NodeWords,
     gres_conf,
+    node_words,
     slurm_conf,
-    words_of,
+    with_others,
 )
+from roost_slurm.site.conf_text import conf_lines
 
 NODES = ["gpu1", "gpu2", "gpu3"]
 SLURM_CONF = """\
@@ -26,8 +28,12 @@ NodeName=gpu[1-3] Name=gpu Type=g1 File=/dev/nvidia1
 WORDS = NodeWords("gpu:g0:1,gpu:g1:1", "big,a100")
 
 
+def words_of(text: str, node: str) -> NodeWords | None:
+    return node_words(conf_lines(text)).get(node)
+
+
 def test_one_node_leaves_the_line_of_its_neighbours() -> None:
-    changed = slurm_conf(SLURM_CONF, "gpu2", WORDS)
+    changed = slurm_conf(SLURM_CONF, {"gpu2": WORDS})
     assert changed.splitlines()[3:5] == [
         "NodeName=gpu[1,3] Gres=gpu:a100:2 Feature=big CPUs=16 State=UNKNOWN",
         "NodeName=gpu2 Gres=gpu:g0:1,gpu:g1:1 Feature=big,a100 CPUs=16 State=UNKNOWN",
@@ -38,9 +44,9 @@ def test_one_node_leaves_the_line_of_its_neighbours() -> None:
 def test_the_words_of_a_node_are_read_and_put_back() -> None:
     assert words_of(SLURM_CONF, "gpu2") == NodeWords("gpu:a100:2", "big")
     assert words_of(SLURM_CONF, "cpu1") is None
-    there = slurm_conf(SLURM_CONF, "gpu2", WORDS)
+    there = slurm_conf(SLURM_CONF, {"gpu2": WORDS})
     assert words_of(there, "gpu2") == WORDS
-    back = slurm_conf(there, "gpu2", NodeWords("gpu:a100:2", "big"))
+    back = slurm_conf(there, {"gpu2": NodeWords("gpu:a100:2", "big")})
     assert words_of(back, "gpu2") == words_of(back, "gpu1")
 
 
@@ -56,7 +62,7 @@ PartitionName=main \\
 
 def test_a_line_that_goes_on_below_is_one_line() -> None:
     assert words_of(ODD_CONF, "gpu2") == NodeWords("gpu:a100:2", "big")
-    changed = slurm_conf(ODD_CONF, "gpu2", WORDS)
+    changed = slurm_conf(ODD_CONF, {"gpu2": WORDS})
     assert words_of(changed, "gpu2") == WORDS
     assert words_of(changed, "gpu1") == words_of(changed, "gpu3") == words_of(ODD_CONF, "gpu1")
     kept = ODD_CONF.splitlines()
@@ -83,7 +89,7 @@ def test_a_range_beyond_all_clusters_is_refused_quickly() -> None:
 
 def test_a_node_in_an_included_file_is_refused() -> None:
     with pytest.raises(MigrateError, match="no NodeName line with gpu9; cure"):
-        slurm_conf(SLURM_CONF, "gpu9", WORDS)
+        slurm_conf(SLURM_CONF, {"gpu9": WORDS})
 
 
 def test_gres_conf_with_names_gives_up_one_node() -> None:
@@ -122,7 +128,7 @@ def test_all_nodes_one_after_the_other_leave_no_line_of_before() -> None:
 
 def test_a_list_that_cannot_be_read_is_named() -> None:
     with pytest.raises(MigrateError, match=r"gpu\[1-"):
-        slurm_conf("NodeName=gpu[1- Gres=gpu:1\n", "gpu1", WORDS)
+        slurm_conf("NodeName=gpu[1- Gres=gpu:1\n", {"gpu1": WORDS})
 
 
 @pytest.mark.parametrize(
@@ -137,7 +143,7 @@ def test_a_list_that_cannot_be_read_is_named() -> None:
 )
 def test_addresses_and_ports_go_with_their_nodes(words: str, others: str, own: str) -> None:
     """Slurm does not start with a list that is longer than that of the names."""
-    changed = slurm_conf(f"NodeName=gpu[1-3] {words} Gres=gpu:2\n", "gpu2", WORDS)
+    changed = slurm_conf(f"NodeName=gpu[1-3] {words} Gres=gpu:2\n", {"gpu2": WORDS})
     assert changed.splitlines() == [
         f"NodeName=gpu[1,3] {others} Gres=gpu:2",
         f"NodeName=gpu2 Gres={WORDS.gres} Feature={WORDS.features} {own}",
@@ -146,7 +152,57 @@ def test_addresses_and_ports_go_with_their_nodes(words: str, others: str, own: s
 
 def test_nodes_that_are_named_in_no_order_keep_it() -> None:
     line = "NodeName=gpu3,gpu1,gpu2 NodeAddr=10.0.0.[7-9]\n"
-    assert slurm_conf(line, "gpu1", NodeWords()).splitlines() == [
+    assert slurm_conf(line, {"gpu1": NodeWords()}).splitlines() == [
         "NodeName=gpu3,gpu2 NodeAddr=10.0.0.[7,9]",
         "NodeName=gpu1 NodeAddr=10.0.0.8",
     ]
+
+
+def test_nodes_that_get_the_same_words_stay_on_one_line() -> None:
+    """A line for each of thousands of nodes would take minutes."""
+    words = {f"gpu{number}": WORDS for number in (1, 3)} | {"gpu5": NodeWords("gpu:2")}
+    changed = slurm_conf("NodeName=gpu[1-5] NodeAddr=h[1-5] Gres=gpu:4\n", words)
+    assert changed.splitlines() == [
+        "NodeName=gpu[2,4] NodeAddr=h[2,4] Gres=gpu:4",
+        f"NodeName=gpu[1,3] Gres={WORDS.gres} Feature={WORDS.features} NodeAddr=h[1,3]",
+        "NodeName=gpu5 Gres=gpu:2 NodeAddr=h5",
+    ]
+
+
+def test_what_a_line_leaves_out_comes_from_the_default_lines_before_it() -> None:
+    """A feature of these would be lost, as soon as the node's own line has features."""
+    text = (
+        "NodeName=n0\nNodeName=DEFAULT Gres=gpu:a100:2 Feature=old\n"
+        "NodeName=DEFAULT Feature=fast\nNodeName=n1\nNodeName=n2 Feature=slow\n"
+    )
+    assert node_words(conf_lines(text)) == {
+        "n0": NodeWords(),
+        "n1": NodeWords("gpu:a100:2", "fast"),
+        "n2": NodeWords("gpu:a100:2", "slow"),
+    }
+
+
+def test_words_in_quotes_are_read_and_replaced() -> None:
+    text = 'NodeName=n1 Feature="big,fast" Gres="gpu:2" CPUs=4\n'
+    assert words_of(text, "n1") == NodeWords("gpu:2", "big,fast")
+    changed = slurm_conf(text, {"n1": WORDS})
+    assert changed == f"NodeName=n1 Gres={WORDS.gres} Feature={WORDS.features} CPUs=4\n"
+
+
+def test_resources_beside_gpus_stay() -> None:
+    """Jobs that ask for them could start nowhere else."""
+    new = NodeWords("gpu:g0:1,gpu:g1:1,a100:2", "a100")
+    own = "gpu:a100:2,nvme:4,a100:1,lustre:no_consume:4G,gputoken:2"
+    assert with_others(new, own) == NodeWords(f"{new.gres},nvme:4,lustre:no_consume:4G", "a100")
+    present = "Name=nvme Count=4\nNodeName=gpu2 Name=gpu File=/dev/nvidia[0-1]\n"
+    mixed = gres_conf(present, NEW_GRES, "gpu2", NODES, {"nvme"})
+    assert mixed.splitlines()[0] == "Name=nvme Count=4"
+    assert len(mixed.splitlines()) == 3
+    back = gres_conf(mixed, present, "gpu2", NODES, {"nvme"})
+    assert back == present
+
+
+def test_a_gres_conf_that_includes_another_file_is_refused() -> None:
+    """Slurm would read the line `NodeName=gpu[1,3] Include x` as none of these nodes' GPUs."""
+    with pytest.raises(MigrateError, match=r"gres.conf:2: Include more.conf: cure"):
+        gres_conf("# ours\nInclude more.conf\n", NEW_GRES, "gpu2", NODES)

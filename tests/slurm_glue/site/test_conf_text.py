@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from roost_slurm.site.conf_text import conf_lines, read_conf, replace_conf
+from roost_slurm.site.conf_text import all_lines, conf_lines, read_conf, replace_conf
 
 
 def test_a_backslash_at_the_end_goes_on_below() -> None:
@@ -20,6 +20,23 @@ def test_a_comment_is_taken_away_before_slurm_looks_for_a_backslash() -> None:
     first, second = conf_lines("# old \\\nA=1 \\ # why\n B=2 # too")
     assert (first.text, first.comment) == ("", "# old \\")
     assert (second.number, second.text, second.comment) == (2, "A=1  B=2 ", "# why # too")
+
+
+def test_included_files_are_read_in_their_places(tmp_path: Path) -> None:
+    """Names without a folder are beside slurm.conf, also in a file that lies elsewhere."""
+    (tmp_path / "sub").mkdir()
+    conf = tmp_path / "slurm.conf"
+    conf.write_text("A=1\nClusterName=c\n\tINCLUDE sub/%c.conf # why\nInclude absent\nB=2\n")
+    (tmp_path / "sub" / "c.conf").write_text("include more.conf\nInclude slurm.conf\n")
+    (tmp_path / "more.conf").write_text("C=3\n")
+    found = [(path.name, line.number, line.text) for path, line in all_lines(conf)]
+    assert found[:3] == [
+        ("slurm.conf", 1, "A=1"),
+        ("slurm.conf", 2, "ClusterName=c"),
+        ("more.conf", 1, "C=3"),
+    ]
+    assert found[-1] == ("slurm.conf", 5, "B=2")
+    assert len(found) < 50  # a file that includes itself ends at some depth
 
 
 def test_lines_end_as_on_any_system() -> None:

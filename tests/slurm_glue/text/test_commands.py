@@ -115,9 +115,9 @@ def test_hundreds_of_leases_fit_one_call_and_arrays_stay_whole() -> None:
     )
 
 
-def test_let_go_honours_the_users_begin() -> None:
-    assert commands.let_go(["3"])[3:] == ("StartTime=now", "AdminComment=roost:let-go")
-    assert commands.let_go(["3"], 1893456000)[3] == "StartTime=2030-01-01T00:00:00"
+def test_release_honours_the_users_begin() -> None:
+    assert commands.release(["3"])[3:] == ("StartTime=now", "AdminComment=roost:let-go")
+    assert commands.release(["3"], 1893456000)[3] == "StartTime=2030-01-01T00:00:00"
 
 
 @pytest.mark.parametrize("job_id", ["1", "123_7", "16+1"])

@@ -16,7 +16,7 @@ from tests.slurm_glue.recorded import RELEASES, read
 from roost_slurm.hooks.hook_agent import Agent, Plan
 from roost_slurm.testing.fake_agent import FakeAgent
 from roost_slurm.text import hostlist, limits, squeue
-from roost_slurm.text.commands import let_go
+from roost_slurm.text.commands import release
 from roost_slurm.text.hostlist import HostlistError
 from roost_slurm.text.limits import LAST_EPOCH_S, MOST_HOSTS, MOST_INDICES, MOST_TASKS
 from roost_slurm.text.scontrol import parse_jobs
@@ -142,7 +142,7 @@ def test_a_begin_of_any_size_is_a_time_that_slurm_can_be_told(digits: str) -> No
     assert stamp is not None
     begin_s = stamp.begin_epoch_s
     assert begin_s is None or begin_s <= LAST_EPOCH_S
-    assert let_go(["7"], begin_s)[3].startswith("StartTime=")
+    assert release(["7"], begin_s)[3].startswith("StartTime=")
 
 
 @given(DIGITS, DIGITS)

@@ -3,7 +3,7 @@
 import pytest
 
 from roost_slurm.text.limits import LAST_EPOCH_S
-from roost_slurm.text.stamp import LET_GO, Stamp, advice, parse_stamp, seen_by, with_eta
+from roost_slurm.text.stamp import RELEASED_STAMP, Stamp, advice, parse_stamp, seen_by, with_eta
 
 WAS = (("TresPerJob", "gres:gpu:2"), ("Features", ""))
 
@@ -26,7 +26,7 @@ def test_a_stamp_reads_back_as_it_was_written(stamp: Stamp, text: str) -> None:
     assert parse_stamp(text) == stamp
 
 
-@pytest.mark.parametrize("text", ["", "mine", "roost:leased", "my roost:lease", LET_GO])
+@pytest.mark.parametrize("text", ["", "mine", "roost:leased", "my roost:lease", RELEASED_STAMP])
 def test_other_comments_are_no_lease(text: str) -> None:
     assert parse_stamp(text) is None
 

@@ -8,7 +8,7 @@ from functools import partial
 
 import structlog
 
-from roost_engine.domain.actions import LetGo, PinStanding, Place, Preempt, Unpin, Wait
+from roost_engine.domain.actions import PinStanding, Place, Preempt, ReleaseToSlurm, Unpin, Wait
 from roost_engine.domain.errors import SlurmError, UnknownJob
 from roost_engine.domain.events import Event, PlacementRefused
 from roost_engine.domain.model import JobId, Placement
@@ -92,7 +92,7 @@ class Applier:
         return self._tasks.is_idle
 
     def submit(
-        self, action: Place | PinStanding | Unpin | LetGo | Wait | Preempt, ticket: int
+        self, action: Place | PinStanding | Unpin | ReleaseToSlurm | Wait | Preempt, ticket: int
     ) -> None:
         """Carry out an action; see loop.ActionSink. A draining daemon ignores it."""
         if self._is_draining:
@@ -104,8 +104,8 @@ class Applier:
                 self._tasks.add(action.job_id, lambda: self._pin_standing(action, ticket))
             case Unpin():
                 self._tasks.add(action.job_id, lambda: self._unpin(action.job_id))
-            case LetGo() if self._state.engine.record(action.job_id).is_binding:
-                self._releases.let_go(action, ticket)
+            case ReleaseToSlurm() if self._state.engine.record(action.job_id).is_binding:
+                self._releases.release(action, ticket)
             case Wait():
                 self._submit_wait(action)
             case Preempt():
@@ -315,7 +315,13 @@ class Applier:
                 if asked is not placement and job_id in self._pinned:
                     await self._slurm.unpin(job_id, lease_s)  # a pin to nodes would keep the types
                     is_eligible = False
-                await self._slurm.pin(job_id, asked, lease_s=lease_s, is_eligible=is_eligible)
+                await self._slurm.pin(
+                    job_id,
+                    asked,
+                    lease_s=lease_s,
+                    is_eligible=is_eligible,
+                    beside=self._partners(job_id),
+                )
         except SlurmError as error:
             outcome = "gone" if isinstance(error, JobNotWaiting) else "refused"
             if isinstance(error, NodeClosed):
@@ -327,6 +333,10 @@ class Applier:
         self._metrics.pin_s.observe(time.perf_counter() - began_s)
         _log.info("job_pinned", job_id=job_id, standing=outcome == "standing")
         return True
+
+    def _partners(self, job_id: JobId) -> Sequence[JobId]:
+        seats = self._state.engine.cluster.seats
+        return () if seats is None else seats.partners(job_id)
 
     def _without_unsure_gpus(self, job_id: JobId, placement: Placement) -> Placement:
         """Return what to ask for: nodes alone, where any of their GPUs may be reserved.

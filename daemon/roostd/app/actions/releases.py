@@ -8,7 +8,7 @@ import contextlib
 from collections.abc import Sequence
 from functools import partial
 
-from roost_engine.domain.actions import LetGo
+from roost_engine.domain.actions import ReleaseToSlurm
 from roost_engine.domain.errors import UnknownJob
 from roost_engine.domain.model import JobId, Placement
 from roost_engine.job_record import JobRecord, JobState
@@ -49,19 +49,19 @@ class Releases:
         self._slurm, self._state, self._recorder, self._metrics = slurm, state, recorder, metrics
         self._tasks, self._leases = tasks, leases
         self._pinned, self._eligible = pinned, eligible
-        self._let_go: set[JobId] = set()
+        self._released: set[JobId] = set()
 
     def has(self, job_id: JobId) -> bool:
         """Return whether a job was to be released: its lease is not renewed any more."""
-        return job_id in self._let_go or self._leases.has_ended(job_id)
+        return job_id in self._released or self._leases.has_ended(job_id)
 
     def forget(self, job_id: JobId) -> None:
         """Forget a job that started or ended."""
-        self._let_go.discard(job_id)
+        self._released.discard(job_id)
 
-    def let_go(self, action: LetGo, ticket: int) -> None:
+    def release(self, action: ReleaseToSlurm, ticket: int) -> None:
         """Release a job, once the journal has the action on disk."""
-        self._let_go.add(action.job_id)
+        self._released.add(action.job_id)
         self._tasks.add(action.job_id, lambda: self._release(action, ticket))
 
     def end_needless(self, needless: Sequence[JobId]) -> None:
@@ -85,7 +85,7 @@ class Releases:
     def _is_left(self, job_id: JobId) -> bool:
         """Whether the engine leaves a job to Slurm; a fresh engine may have taken it up again."""
         record = self._record(job_id)
-        return record is None or record.state is JobState.LET_GO
+        return record is None or record.state is JobState.RELEASED
 
     def _record(self, job_id: JobId) -> JobRecord | None:
         with contextlib.suppress(UnknownJob):
@@ -96,7 +96,7 @@ class Releases:
         async with self._tasks.renewal:  # a renewal that ends later would hold them again
             await self._leases.end(job_ids)
 
-    async def _release(self, action: LetGo, ticket: int) -> None:
+    async def _release(self, action: ReleaseToSlurm, ticket: int) -> None:
         await self._recorder.wait_durable(ticket)
         await self._unpin_and_release(action.job_id)
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import structlog
 
-from roost_engine.domain.actions import Action, LetGo, Wait
+from roost_engine.domain.actions import Action, ReleaseToSlurm, Wait
 from roost_engine.domain.errors import JournalError
 from roost_engine.domain.events import (
     Event,
@@ -48,7 +48,7 @@ def waits_of(engine: Engine) -> dict[JobId, WaitSoFar]:
     return {
         job_id: record.wait
         for job_id, record in engine.records()
-        if record.state is not JobState.LET_GO
+        if record.state is not JobState.RELEASED
     }
 
 
@@ -57,7 +57,7 @@ def changed_waits(
 ) -> tuple[WaitChange, ...]:
     """Return the waits that a step has changed: what the journal must have for the next daemon."""
     waiting = [action.job_id for action in actions if isinstance(action, Wait)]
-    left = [action.job_id for action in actions if isinstance(action, LetGo)]
+    left = [action.job_id for action in actions if isinstance(action, ReleaseToSlurm)]
     if isinstance(event, JobQueued | JobChanged):
         waiting.append(event.job.job_id)
     elif isinstance(event, JobEnded | JobWithdrawn):

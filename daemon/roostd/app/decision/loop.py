@@ -11,11 +11,11 @@ import structlog
 
 from roost_engine.domain.actions import (
     Action,
-    LetGo,
     PinStanding,
     Place,
     PolicyFailed,
     Preempt,
+    ReleaseToSlurm,
     Unpin,
     Wait,
     WakeAt,
@@ -56,7 +56,7 @@ class ActionSink(Protocol):
     """Carries out the engine's actions."""
 
     def submit(
-        self, action: Place | PinStanding | Unpin | LetGo | Wait | Preempt, ticket: int
+        self, action: Place | PinStanding | Unpin | ReleaseToSlurm | Wait | Preempt, ticket: int
     ) -> None:
         """Accept an action without waiting; `ticket` is its place in the journal."""
 
@@ -249,11 +249,11 @@ class DecisionLoop:
                 self._sink.submit(action, ticket)
             case Unpin():
                 self._sink.submit(action, ticket)
-            case LetGo():
+            case ReleaseToSlurm():
                 self._metrics.released.inc()
                 self._metrics.hand_overs.labels("engine").inc()
                 _log.info("job_let_go", job_id=action.job_id, reason=action.reason)
-                self._state.let_go_reasons[action.job_id] = action.reason
+                self._state.release_reasons[action.job_id] = action.reason
                 self._sink.submit(action, ticket)
             case Wait():
                 _log.info("job_waits", job_id=action.job_id, reason=action.reason)

@@ -20,6 +20,8 @@ from roost_engine.job_record import JobRecord
 from roostd.app.observation.neighbour_losses import lost_frac
 from roostd.ops.files import FileTooLarge, read_bounded
 from roostd.state import DaemonState
+from roostd.telemetry.board import NodeReport
+from roostd.telemetry.foreign_memory import Foreign, foreign_memory
 from roostd.telemetry.probe_messages import column
 from roostd.telemetry.waste import (
     MOST_BYTES,
@@ -34,7 +36,9 @@ from roostd.telemetry.waste import (
 _log = structlog.get_logger(__name__)
 
 IDLE_SM_FRAC = 0.05  # below: the GPU is idle
-IDLE_AFTER_S = 300.0  # idle at every poll for so long
+# So long at every poll. A process outlives its job by seconds, by minutes where it cannot be killed
+# (UnkillableStepTimeout) or an epilog tests the GPU.
+LASTS_AFTER_S = 300.0
 LEAST_MEMORY_BYTES = 1 << 30  # with less, no job starts on a node
 _LONGEST_S = 180.0
 _STORE_EVERY_S = 300.0
@@ -53,11 +57,29 @@ _Item: TypeAlias = JobId | _Node
 
 @dataclass(slots=True)
 class _Seen:
-    """The last look at a job or node, and since when each GPU of a job is idle."""
+    """The last look at a job or node, and since when each GPU of it is as it should not be."""
 
     at_s: float
-    idle_since_s: dict[tuple[NodeName, int], float] = field(default_factory=dict)
+    since_s: dict[tuple[NodeName, int], float] = field(default_factory=dict)
     counted_to_s: dict[tuple[NodeName, int], float] = field(default_factory=dict)
+
+    def lasting_s(self, gpu: tuple[NodeName, int], is_so: bool) -> float:
+        """Return the seconds to count of a GPU: from the first poll on, once LASTS_AFTER_S passed.
+
+        Args:
+            gpu: its node and index.
+            is_so: whether this poll found it so.
+        """
+        if not is_so:
+            self.since_s.pop(gpu, None)
+            self.counted_to_s.pop(gpu, None)
+            return 0.0
+        since_s = self.since_s.setdefault(gpu, self.at_s)
+        if self.at_s - since_s < LASTS_AFTER_S:
+            return 0.0
+        counted_s = self.at_s - self.counted_to_s.get(gpu, since_s)
+        self.counted_to_s[gpu] = self.at_s
+        return min(counted_s, LASTS_AFTER_S + _LONGEST_S)
 
 
 class WasteMeter:
@@ -73,6 +95,7 @@ class WasteMeter:
         self._state, self._path, self._counter = state, path, counter
         self._seen: dict[_Item, _Seen] = {}
         self._round: deque[_Item] = deque()
+        self._holders: dict[tuple[NodeName, int], list[JobId]] = {}  # when the round began
         self._slice_count = 0
         self._stored_s = state.clock.now_s()
         state.waste = self._stored()
@@ -116,6 +139,14 @@ class WasteMeter:
         items: dict[_Item, None] = dict.fromkeys(cluster.held_jobs())
         items |= dict.fromkeys(map(_Node, cluster.names))
         self._seen = {item: seen for item, seen in self._seen.items() if item in items}
+        self._holders = {}
+        for job_id in cluster.held_jobs():
+            for share in cluster.shares(job_id):
+                for gpu in share.gpu_indices:
+                    self._holders.setdefault((share.node, gpu), []).append(job_id)
+        nodes = {spec.name for spec in cluster.specs if spec is not None}
+        for gone in [gpu for gpu in self._state.foreign if gpu[0] not in nodes]:
+            del self._state.foreign[gone]
         self._round.extend(items)
         self._slice_count = -(-len(items) // _POLLS_PER_ROUND)
 
@@ -124,7 +155,7 @@ class WasteMeter:
         seen = self._seen.setdefault(item, _Seen(now_s))
         past_s, seen.at_s = min(now_s - seen.at_s, _LONGEST_S), now_s
         if isinstance(item, _Node):
-            self._look_at_node(item.name, past_s)
+            self._look_at_node(item.name, seen, past_s)
         else:
             self._look_at_job(item, seen, past_s)
 
@@ -150,37 +181,52 @@ class WasteMeter:
         sm_frac: float | None,
         past_s: float,
     ) -> None:
-        """Count a GPU as idle once all looks of IDLE_AFTER_S have found it so."""
-        if sm_frac is None or sm_frac >= IDLE_SM_FRAC:
-            seen.idle_since_s.pop(gpu, None)
-            seen.counted_to_s.pop(gpu, None)
-            if sm_frac is None:
-                self._add(user_id, "unknown", past_s)
-            return
-        since_s = seen.idle_since_s.setdefault(gpu, seen.at_s)
-        if seen.at_s - since_s >= IDLE_AFTER_S:
-            counted_s = min(
-                seen.at_s - seen.counted_to_s.get(gpu, since_s), IDLE_AFTER_S + _LONGEST_S
-            )
-            seen.counted_to_s[gpu] = seen.at_s
-            self._add(user_id, "idle", counted_s)
+        """Count a GPU as idle once it has been so for long."""
+        if sm_frac is None:
+            self._add(user_id, "unknown", past_s)
+        is_idle = sm_frac is not None and sm_frac < IDLE_SM_FRAC
+        self._add(user_id, "idle", seen.lasting_s(gpu, is_idle))
 
-    def _look_at_node(self, name: NodeName, past_s: float) -> None:
+    def _look_at_node(self, name: NodeName, seen: _Seen, past_s: float) -> None:
         cluster = self._state.engine.cluster
         node = cluster.index_of.get(name)
-        if node is None:
+        spec = None if node is None else cluster.specs[node]
+        if node is None or spec is None:
             return  # a fresh engine gets its nodes one by one
-        spec = cluster.specs[node]
-        mask = int(cluster.free_mask[node])
-        if spec is None or not cluster.usable[node] or not mask:
-            return
+        mask, usable = int(cluster.free_mask[node]), bool(cluster.usable[node])
         free = [gpu for gpu in range(spec.gpu_count) if mask >> gpu & 1]
+        # On a node that Slurm does not use now, an administrator may test the GPUs.
+        report = self._live_report(name) if usable else None
+        for gpu in range(spec.gpu_count):
+            self._look_at_memory(report, seen, (name, gpu), gpu in free)
+        if report is not None:
+            report.has_foreign_memory = any(
+                (name, gpu) in self._state.foreign for gpu in range(spec.gpu_count)
+            )
+        if not usable or not free:
+            return
         reachable = min(
             max(int(cluster.cpu_free[node]), 0),
             max(int(cluster.memory_free[node]), 0) // LEAST_MEMORY_BYTES,
         )
         self._add(None, "unreachable", max(len(free) - reachable, 0) * past_s)
         self._add(None, "half_free", half_free_count(free, self._partners_of(node)) * past_s)
+
+    def _look_at_memory(
+        self, report: NodeReport | None, seen: _Seen, gpu: tuple[NodeName, int], is_free: bool
+    ) -> None:
+        """Count a GPU whose memory processes of no job hold, once they have done so for long."""
+        state, found = self._state, None
+        holders = () if is_free else self._holders.get(gpu, ())
+        if report is not None and (is_free or holders):
+            found = foreign_memory(report, gpu[1], holders, state.job_ids)
+        counted_s = seen.lasting_s(gpu, found is not None)
+        self._add(None, "foreign", counted_s)
+        if found is None:
+            state.foreign.pop(gpu, None)
+        elif counted_s > 0 or gpu in state.foreign:
+            held_by = holders[0] if holders else None
+            state.foreign[gpu] = Foreign(found, held_by, seen.since_s[gpu])
 
     def _split_count(self, share: NodeShare) -> int:
         node = self._state.engine.cluster.index_of.get(share.node)
@@ -195,15 +241,20 @@ class WasteMeter:
 
     def _busy(self, share: NodeShare) -> dict[int, float]:
         """Return the SM activity of a job's GPUs on one node, of those whose probe reports it."""
-        state = self._state
-        report = state.board.report(share.node)
+        report = self._live_report(share.node)
         if report is None or report.sample is None:
-            return {}
-        if state.board.silent_s(report) > state.config.telemetry.stale_after_s:
             return {}
         fracs = column(report.sample.sm_frac, report.hello.order)
         found = {gpu: fracs[gpu] for gpu in share.gpu_indices if gpu < len(fracs)}
         return {gpu: frac for gpu, frac in found.items() if frac is not None}
+
+    def _live_report(self, name: NodeName) -> NodeReport | None:
+        """Return the newest report of a node; None: it has no probe, or a silent one."""
+        board = self._state.board
+        report = board.report(name)
+        if report is None or board.silent_s(report) > self._state.config.telemetry.stale_after_s:
+            return None
+        return report
 
     def _user_of(self, job_id: JobId) -> int | None:
         owner = self._state.owners.get(job_id)

@@ -132,7 +132,7 @@ class OperatorView:
         gone = [one for one in decisions if one not in self._state.owners]
         for job_id in gone:
             del decisions[job_id]
-        for known in (self._state.first_shares, self._state.let_go_reasons):
+        for known in (self._state.first_shares, self._state.release_reasons):
             for job_id in known.keys() - self._state.owners.keys():
                 del known[job_id]
 

@@ -15,14 +15,14 @@ from roost_engine.domain.model import JobId, NodeName
 from roost_slurm.text.assoc_mgr import AssocMgr
 from roost_slurm.text.versions import UnknownVersion, traits_of
 from roostd.app.decision.earlier_waits import since_submission
-from roostd.app.polls import queue_look
+from roostd.app.polls import snapshot_reading
 from roostd.app.polls.awaited_changes import AwaitedChanges
 from roostd.app.polls.job_readings import job_reader, settings_of_reads
 from roostd.app.polls.leased_jobs import LeasedJobs
 from roostd.app.polls.operator_view import OperatorView
 from roostd.app.polls.poll_schedule import PollSchedule
-from roostd.app.polls.queue_look import Look, LookAt, Rereading
 from roostd.app.polls.seen_nodes import SeenNodes
+from roostd.app.polls.snapshot_reading import Rereading, SnapshotReader, SnapshotReading
 from roostd.app.polls.spool_follower import SpoolFollower
 from roostd.ops.metrics import Metrics
 from roostd.slurm.jobs import JobReader
@@ -105,7 +105,7 @@ class SlurmWatch:
     @property
     def is_queue_long(self) -> bool:
         """Whether the queue is too long to be gone through in the event loop."""
-        return len(self._snapshot.jobs) > queue_look.LONG_QUEUE
+        return len(self._snapshot.jobs) > snapshot_reading.LONG_QUEUE
 
     def is_running(self, job_id: JobId) -> bool:
         """Return whether a job held an allocation at the last poll."""
@@ -247,7 +247,7 @@ class SlurmWatch:
             rules=rules,
             hand_over_s=self._state.config.slurm.hand_over_s,
             handed_over=self._handed_over,
-            let_go_reasons=self._state.let_go_reasons,
+            release_reasons=self._state.release_reasons,
             priorities=self._priorities,
             avoided=self._state.avoided_at(self._state.clock.now_s()),
             outside=self._outside(),
@@ -258,14 +258,14 @@ class SlurmWatch:
             self._leased.find_pins(self._snapshot)
         await asyncio.sleep(0)
         async with self._reading:
-            look = await self._read_beside(self._reader, at_s, dump_s)
-        self._awaited.see(self._snapshot.jobs, look.view, asked_s)
+            reading = await self._read_beside(self._reader, at_s, dump_s)
+        self._awaited.see(self._snapshot.jobs, reading.view, asked_s)
         # Before the starts: for a moment the amounts of jobs that have started count twice.
         before_quotas, self._quotas = self._quotas, self._quotas_seen(at_s)
         if self._quotas != replace(before_quotas, at_s=at_s):
             self._emit(self._quotas)
         self._note_shares(rules, at_s)
-        for event in look.events:
+        for event in reading.events:
             self._emit(since_submission(event) if is_first else event)
 
     def _quotas_seen(self, at_s: float) -> QuotasSeen:
@@ -294,7 +294,7 @@ class SlurmWatch:
             self._priorities = resumed(jobs, precedences, overtakes)
         self._priorities = observe(self._priorities, jobs, rules.scheduling, rules.priority_tier_of)
 
-    async def _read_beside(self, reader: JobReader, at_s: float, dump_s: float) -> Look:
+    async def _read_beside(self, reader: JobReader, at_s: float, dump_s: float) -> SnapshotReading:
         """Read the last snapshot and show what it means; a long queue is read in a thread.
 
         Args:
@@ -303,14 +303,14 @@ class SlurmWatch:
             dump_s: how long squeue and slurmctld took for the dump.
         """
 
-        def look() -> tuple[Look, float]:
+        def read() -> tuple[SnapshotReading, float]:
             began_s = time.thread_time()
-            found = self._look_at(reader, at_s).read(self._operator_view, self._leased)
+            found = self._snapshot_reader(reader, at_s).read(self._operator_view, self._leased)
             return found, time.thread_time() - began_s
 
         while True:
             before = self._view
-            found, cost_s = await asyncio.to_thread(look) if self.is_queue_long else look()
+            found, cost_s = await asyncio.to_thread(read) if self.is_queue_long else read()
             if self._view is before:  # else a fresh engine got the view meanwhile
                 break
         began_s = time.thread_time()
@@ -321,13 +321,13 @@ class SlurmWatch:
         self._schedule.pause_after(cost_s)
         return found
 
-    def _look_at(self, reader: JobReader, at_s: float) -> LookAt:
+    def _snapshot_reader(self, reader: JobReader, at_s: float) -> SnapshotReader:
         nodes = set(self._nodes.specs)
-        return LookAt(self._snapshot, reader, nodes, self._view, at_s, self._site)
+        return SnapshotReader(self._snapshot, reader, nodes, self._view, at_s, self._site)
 
-    def _by_settings(self, reader: JobReader) -> LookAt:
+    def _by_settings(self, reader: JobReader) -> SnapshotReader:
         """Return the last snapshot, to be read by the settings in effect."""
-        asked = self._look_at(reader, self._state.clock.now_s())
+        asked = self._snapshot_reader(reader, self._state.clock.now_s())
         return replace(asked, site=replace(self._site, outside=self._outside()))
 
     def _outside(self) -> Mapping[str, frozenset[NodeName]]:
@@ -335,20 +335,20 @@ class SlurmWatch:
         untyped = state.untyped_nodes, state.untyped_partitions()
         return nodes_outside(state.config.listed_nodes(), specs, *untyped)
 
-    def _show(self, look: Look) -> None:
+    def _show(self, reading: SnapshotReading) -> None:
         """Update the daemon's state from a poll."""
-        before, self._view = self._view, look.view
-        if any(gpus.polls for gpus in look.view.reserved.values()):
+        before, self._view = self._view, reading.view
+        if any(gpus.polls for gpus in reading.view.reserved.values()):
             self._schedule.add((0.0,))  # it shows what was free for a new reservation
-        self._state.unsure_nodes = look.view.unsure_nodes
+        self._state.unsure_nodes = reading.view.unsure_nodes
         self._note_hand_overs(before)
-        self._operator_view.show(look.shown)
+        self._operator_view.show(reading.shown)
         held_back = self._view.held_back.jobs.keys() & self._view.blocked.keys()
         self._state.held_back_count = len(held_back)
         self._state.settle_until_s = self._view.settle_until_s
         self._state.job_ids.clear()
         self._state.job_ids.update(self._view.numbers)
-        self._leased.note(*look.leases)
+        self._leased.note(*reading.leases)
 
     def _note_hand_overs(self, before: SlurmQueueView) -> None:
         """Count the jobs that a limit has held back for long, and forget those that have left."""

@@ -61,7 +61,7 @@ def _known(state: DaemonState, found: Forecast, job_id: JobId) -> JobForecast:
     record = state.engine.find(job_id)
     if record.state is JobState.ENDED:
         raise NoForecast(f"job {job_id} has ended")
-    if record.state is JobState.LET_GO:
+    if record.state is JobState.RELEASED:
         raise NoForecast(f"job {job_id} was released to Slurm; ask squeue --start -j {job_id}")
     if job_id not in found.jobs:
         next_s = state.config.eta.interval_s

@@ -18,7 +18,7 @@ JOB_STATES = {
     JobState.PLACING: pb.JOB_STATE_PLACING,
     JobState.RUNNING: pb.JOB_STATE_RUNNING,
     JobState.STOPPING: pb.JOB_STATE_STOPPING,
-    JobState.LET_GO: pb.JOB_STATE_LET_GO,
+    JobState.RELEASED: pb.JOB_STATE_LET_GO,
     JobState.ENDED: pb.JOB_STATE_ENDED,
 }
 
@@ -134,7 +134,7 @@ def _add_owner(message: pb.Job, spec: JobSpec | None, owner: Owner | None) -> No
 def _recorded_job(state: DaemonState, job_id: JobId, record: KnownJob) -> pb.Job:
     left, owner = state.unmanaged.get(job_id), state.owners.get(job_id)
     now_s, place = state.clock.now_s(), state.place(job_id, record)
-    is_blocked = left is not None and left.is_blocked and record.state is JobState.LET_GO
+    is_blocked = left is not None and left.is_blocked and record.state is JobState.RELEASED
     shares = _allocated(state, job_id, record)
     message = pb.Job(
         job_id=job_id,

@@ -138,6 +138,10 @@ def node_problems(
             " links and load are not used; check gres.conf"
         )
     yield from report.hello.problems
+    for gpu in range(gpu_count):
+        if (name, gpu) in state.foreign:
+            used_gib = state.foreign[name, gpu].memory.used_bytes / (1 << 30)
+            yield f"GPU {gpu}: processes of no job there use {used_gib:.1f} GiB; see roostctl waste"
 
 
 def _add_report(message: pb.Node, report: NodeReport) -> None:

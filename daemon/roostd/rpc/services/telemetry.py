@@ -46,16 +46,17 @@ class Intervals(NamedTuple):
     Attributes:
         sample_s: seconds from one sample to the next.
         process_s: from one list of the processes on shared GPUs to the next; 0: none is wanted.
+            They are wanted where jobs may share GPUs, and of a node with memory of no job.
     """
 
     sample_s: float
     process_s: float
 
     @classmethod
-    def of(cls, config: Config) -> Self:
-        """Return what a configuration asks for."""
-        telemetry, shares = config.telemetry, config.sharing.enabled
-        return cls(telemetry.sample_interval_s, telemetry.process_interval_s if shares else 0.0)
+    def of(cls, config: Config, has_foreign_memory: bool) -> Self:
+        """Return what a configuration asks for of a node with or without memory of no job."""
+        telemetry, lists = config.telemetry, config.sharing.enabled or has_foreign_memory
+        return cls(telemetry.sample_interval_s, telemetry.process_interval_s if lists else 0.0)
 
 
 @dataclass(slots=True)
@@ -80,7 +81,7 @@ class TelemetryService(pb_grpc.TelemetryServicer):
         board: stores the reports.
         metrics: counts the messages.
         version: of this daemon.
-        intervals: returns those in effect; a reload may change them, and probes are told.
+        config: returns the one in effect; a reload may change the intervals, and probes are told.
         max_stream_count: further streams are refused.
         revocations: certificates that are no longer believed.
     """
@@ -90,12 +91,12 @@ class TelemetryService(pb_grpc.TelemetryServicer):
         board: ProbeBoard,
         metrics: Metrics,
         version: str,
-        intervals: Callable[[], Intervals],
+        config: Callable[[], Config],
         max_stream_count: int,
         revocations: Revocations,
     ) -> None:
         self._board, self._metrics, self._version = board, metrics, version
-        self._intervals, self._max_stream_count = intervals, max_stream_count
+        self._config, self._max_stream_count = config, max_stream_count
         self._peers, self._revocations = Peers(), revocations
         self._stream_count, self._reads = 0, GatheredReads(self._take)
 
@@ -109,7 +110,7 @@ class TelemetryService(pb_grpc.TelemetryServicer):
                 f"{self._max_stream_count} probes are connected; raise listen.max_node_count",
             )
         # Five times the rate that the daemon asked for is a broken probe, not jitter.
-        limit = RateLimit(5.0 / self._intervals().sample_s, 30.0)
+        limit = RateLimit(5.0 / self._sample_interval_s(), 30.0)
         stream = _Stream(context, limit, host_of(context.peer()))
         if not self._peers.admit_silent_stream(stream.host):
             self._metrics.samples_rejected.labels("streams").inc()
@@ -170,7 +171,7 @@ class TelemetryService(pb_grpc.TelemetryServicer):
             sample.sequence,
         ):
             return False
-        if stream.intervals != self._intervals():
+        if stream.intervals != self._intervals(report):
             return False
         is_checked = (
             report.is_suspect or stream.next_sequence is None or not sample.sequence % CHECKED_EVERY
@@ -198,7 +199,7 @@ class TelemetryService(pb_grpc.TelemetryServicer):
             self._metrics.samples_rejected.labels("rate").inc()
             await stream.context.abort(
                 grpc.StatusCode.RESOURCE_EXHAUSTED,
-                f"too many messages; want one every {self._intervals().sample_s:g} s",
+                f"too many messages; want one every {self._sample_interval_s():g} s",
             )
         self._revocations.refresh()
         if stream.list_version != self._revocations.version:
@@ -256,10 +257,16 @@ class TelemetryService(pb_grpc.TelemetryServicer):
                 )
         stream.report = self._board.apply_hello(hello, stream, claim)
         stream.awaits_hello, stream.next_sequence = False, None
-        return self._welcome(stream)
+        return self._welcome(stream, stream.report)
 
-    def _welcome(self, stream: _Stream) -> pb.DaemonMessage:
-        stream.intervals = self._intervals()
+    def _sample_interval_s(self) -> float:
+        return self._config().telemetry.sample_interval_s
+
+    def _intervals(self, report: NodeReport) -> Intervals:
+        return Intervals.of(self._config(), report.has_foreign_memory)
+
+    def _welcome(self, stream: _Stream, report: NodeReport) -> pb.DaemonMessage:
+        stream.intervals = self._intervals(report)
         return pb.DaemonMessage(
             welcome=pb.Welcome(
                 daemon_version=self._version,
@@ -285,7 +292,7 @@ class TelemetryService(pb_grpc.TelemetryServicer):
             self._log(stream, "probe_unknown", node=node)
             why = f"Slurm has no node {node} with GPUs; give Slurm's NodeName as --node"
             await self._refuse(stream, "unknown_node", codes.NOT_FOUND, why)
-        if not self._board.may_report(claim, node, stream, 3 * self._intervals().sample_s):
+        if not self._board.may_report(claim, node, stream, 3 * self._sample_interval_s()):
             self._log(stream, "probe_twin", node=node)
             why = f"another probe speaks for {node}; stop one, or give it its own --node"
             await self._refuse(stream, "twin", codes.ALREADY_EXISTS, why)
@@ -322,7 +329,9 @@ class TelemetryService(pb_grpc.TelemetryServicer):
         except ProbeError as error:
             return await self._reject(error, stream, report)
         self._store(sample, stream, report, is_checked=True)
-        return None if stream.intervals == self._intervals() else self._welcome(stream)
+        return (
+            None if stream.intervals == self._intervals(report) else self._welcome(stream, report)
+        )
 
     def _store(
         self, sample: pb.Sample, stream: _Stream, report: NodeReport, *, is_checked: bool

@@ -1,10 +1,12 @@
 """The Waste service: GPU-hours that brought nothing, in the words of waste.proto."""
 
+from roost_engine.domain.model import NodeName
 from roost_proto.v1 import waste_pb2 as pb
 from roost_proto.v1 import waste_pb2_grpc as pb_grpc
 from roostd.rpc.access.roles import Access, EveryJob
 from roostd.rpc.errors import Context
 from roostd.state import DaemonState
+from roostd.telemetry.foreign_memory import Foreign
 from roostd.telemetry.waste import Seconds
 
 _HOUR_S = 3_600.0
@@ -47,6 +49,11 @@ def response(
         ],
         counted_s=max(now_epoch_s - began, 0.0),
         fault=tally.fault,
+        foreign=[
+            _foreign(state, gpu, state.foreign[gpu])
+            for gpu in sorted(state.foreign)
+            if only_owner is None or state.foreign[gpu].memory.user_id == only_owner
+        ],
     )
 
 
@@ -61,4 +68,17 @@ def _entry(day: str, user_id: int | None, sums: Seconds) -> pb.WasteEntry:
         unreachable_gpu_h=sums.unreachable / _HOUR_S,
         half_free_gpu_h=sums.half_free / _HOUR_S,
         neighbours_gpu_h=sums.neighbours / _HOUR_S,
+        foreign_gpu_h=sums.foreign / _HOUR_S,
+    )
+
+
+def _foreign(state: DaemonState, gpu: tuple[NodeName, int], found: Foreign) -> pb.ForeignMemory:
+    return pb.ForeignMemory(
+        node=gpu[0],
+        gpu_index=gpu[1],
+        used_bytes=found.memory.used_bytes,
+        held_by=found.held_by or "",
+        user_id=found.memory.user_id,
+        slurm_job_id=found.memory.slurm_job_id,
+        seen_for_s=max(state.clock.now_s() - found.since_s, 0.0),
     )

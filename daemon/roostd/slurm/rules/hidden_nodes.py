@@ -1,11 +1,10 @@
 """The nodes that Slurm starts jobs on and shows nowhere: powered-down cloud nodes."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from roost_engine.domain.model import NodeName
 from roost_slurm.text.hostlist import HostlistError, expand
-from roost_slurm.text.partitions import Partition
 from roost_slurm.text.scontrol import ShownNode
 from roostd.slurm.rules.site_rules import SiteRules
 
@@ -18,7 +17,7 @@ class HiddenNodes:
     """
 
     def __init__(self) -> None:
-        self._shown = frozenset[str]()
+        self._shown: frozenset[str] | None = None  # None: the nodes have not been read yet
         self._without_gpus = set[str]()  # when they were shown last
         self._found: Mapping[str, frozenset[NodeName]] = {}
         self._found_for: tuple[object, ...] = ()
@@ -40,17 +39,17 @@ class HiddenNodes:
         asked = rules.scheduling.hides_nodes, names, self._shown
         if asked != self._found_for:
             self._found_for = asked
-            self._found = self._find(rules.partitions.values()) if self._is_asked(rules) else {}
+            self._found = self._find(rules)
         given, known = self._rules
         if given is not rules or known.hidden is not self._found:
             self._rules = rules, replace(rules, hidden=self._found)
         return self._rules[1]
 
-    def _is_asked(self, rules: SiteRules) -> bool:
-        return rules.scheduling.hides_nodes and bool(self._shown)
-
-    def _find(self, partitions: Collection[Partition]) -> Mapping[str, frozenset[NodeName]]:
+    def _find(self, rules: SiteRules) -> Mapping[str, frozenset[NodeName]]:
+        if self._shown is None or not rules.scheduling.hides_nodes:
+            return {}
         known = self._shown | self._without_gpus
+        partitions = rules.partitions.values()
         found = {one.name: _names(one.nodes) - known for one in partitions}
         return {name: frozenset(map(NodeName, names)) for name, names in found.items() if names}
 

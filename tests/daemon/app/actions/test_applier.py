@@ -12,10 +12,10 @@ from tests.daemon.app.parts import HEAD, no_disk
 
 from roost_engine.domain.actions import (
     Action,
-    LetGo,
     Place,
     PolicyFailed,
     Preempt,
+    ReleaseToSlurm,
     Unpin,
     Wait,
     WakeAt,
@@ -133,7 +133,7 @@ async def test_a_job_that_roost_does_not_bind_gets_advice_or_nothing(
     job_id, place = site.submit(binding=False)
 
     site.applier.submit(place, 0)
-    site.applier.submit(LetGo(job_id=job_id, reason=""), 0)
+    site.applier.submit(ReleaseToSlurm(job_id=job_id, reason=""), 0)
     await site.done()
 
     assert site.slurm.admin_comment(job_id) == comment
@@ -269,9 +269,7 @@ class FaultyPort(SlurmStandIn):
 
     broken: JobId | None = None
 
-    async def pin(
-        self, job_id: JobId, placement: Any, *, lease_s: int = 0, is_eligible: bool = False
-    ) -> None:
+    async def pin(self, job_id: JobId, placement: Any, **options: Any) -> None:
         """See SlurmPort."""
         if job_id == self.broken:
             raise ZeroDivisionError
@@ -309,9 +307,7 @@ async def test_a_draining_applier_finishes_what_it_has_and_takes_nothing_new() -
 
 async def test_draining_gives_up_on_what_hangs() -> None:
     class HangingPort(SlurmStandIn):
-        async def pin(
-            self, job_id: JobId, placement: Any, *, lease_s: int = 0, is_eligible: bool = False
-        ) -> None:
+        async def pin(self, job_id: JobId, placement: Any, **options: Any) -> None:
             await asyncio.Event().wait()
 
     site = Site()
@@ -578,7 +574,7 @@ async def test_a_job_found_pinned_that_roost_will_not_place_is_unpinned_before_i
     await site.done()
     unpinned, released = site.slurm.argvs
     assert "TresPerNode=gres/gpu:2" in unpinned
-    assert released == commands.let_go([job_id])
+    assert released == commands.release([job_id])
 
 
 async def test_a_job_found_eligible_is_pinned_without_a_new_begin() -> None:
@@ -597,7 +593,7 @@ async def cpu_of_a_renewal_s(job_count: int) -> float:
     """CPU time of a renewal of all leases after half of the jobs were released."""
     site = Site()
     job_ids = [JobId(str(number)) for number in range(1, job_count + 1)]
-    site.applier._releases._let_go.update(job_ids[::2])
+    site.applier._releases._released.update(job_ids[::2])
     took_s = []
     for _ in range(5):
         began_s = time.thread_time()

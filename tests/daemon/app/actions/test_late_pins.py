@@ -40,9 +40,15 @@ class SlowSlurm(SlurmStandIn):
         self.asked, self.may_unpin, self.has_started = list[str](), asyncio.Event(), False
 
     async def pin(
-        self, job_id: JobId, placement: Placement, *, lease_s: int = 0, is_eligible: bool = False
+        self,
+        job_id: JobId,
+        placement: Placement,
+        *,
+        lease_s: int = 0,
+        is_eligible: bool = False,
+        beside: Sequence[JobId] = (),
     ) -> None:
-        self.asked.append(f"pin {job_id}")
+        self.asked.append(f"pin {' beside '.join((job_id, *beside))}")
 
     async def unpin(self, job_id: JobId, lease_s: int) -> str:
         await self.may_unpin.wait()
@@ -97,7 +103,7 @@ class SeatSite:
         self.engine.step(JobStarted(at_s=100.0, job_id=HOST, shares=shares))
         self.submit(self.queue(GUEST, shares=True))
         await self.settle()
-        assert self.slurm.asked == ["pin 2"]
+        assert self.slurm.asked == ["pin 2 beside 1"]
         self.submit(self.queue(PLAIN, shares=False))
         self.engine.step(JobEnded(at_s=101.0, job_id=HOST))
         late_s = self.engine.record(GUEST).start_deadline_s
@@ -114,10 +120,10 @@ async def site() -> SeatSite:
 
 async def test_the_other_seat_is_pinned_once_the_first_pin_is_gone(site: SeatSite) -> None:
     await site.drop_the_guests_pin()
-    assert site.slurm.asked == ["pin 2"]
+    assert site.slurm.asked == ["pin 2 beside 1"]
     site.slurm.may_unpin.set()
     await site.settle()
-    assert site.slurm.asked == ["pin 2", "unpin 2", "pin 3"]
+    assert site.slurm.asked == ["pin 2 beside 1", "unpin 2", "pin 3"]
     assert not site.parts.emitted
 
 
@@ -126,7 +132,7 @@ async def test_the_other_seat_is_not_pinned_where_the_job_has_started(site: Seat
     site.slurm.has_started = True
     site.slurm.may_unpin.set()
     await site.settle()
-    assert site.slurm.asked == ["pin 2", "unpin 2"]
+    assert site.slurm.asked == ["pin 2 beside 1", "unpin 2"]
     (event,) = site.parts.emitted
     assert isinstance(event, PlacementRefused)
     assert event.job_id == PLAIN

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from tests.daemon.app.applied_site import Site
 
-from roost_engine.domain.actions import LetGo
+from roost_engine.domain.actions import ReleaseToSlurm
 from roost_engine.domain.events import JobChanged, JobWithdrawn
 from roost_engine.domain.model import JobId
 from roost_slurm.text import squeue
@@ -25,7 +25,7 @@ async def test_a_job_that_is_released_starts_by_itself_and_its_lease_is_renewed_
     site = Site()
     job_id = site.wait_in_line()
 
-    site.applier.submit(LetGo(job_id=job_id, reason="cannot run"), 0)
+    site.applier.submit(ReleaseToSlurm(job_id=job_id, reason="cannot run"), 0)
     await site.done()
     count = len(site.slurm.argvs)
     await site.applier.renew([job_id])
@@ -65,7 +65,7 @@ async def test_nodes_that_an_earlier_daemon_pinned_are_freed_before_a_job_is_rel
     spec = replace(engine.record(job_id).spec, fixed_indices=tuple(range(8)))
     engine.step(JobChanged(at_s=100.0, job=spec))
 
-    site.applier.submit(LetGo(job_id=job_id, reason="busy"), 0)
+    site.applier.submit(ReleaseToSlurm(job_id=job_id, reason="busy"), 0)
     await site.done()
 
     unpinned, released = site.slurm.argvs
@@ -96,7 +96,7 @@ async def test_a_job_that_a_fresh_engine_has_taken_up_is_not_released_later() ->
     site = Site()
     job_id = await pinned_job(site)
     site.slurm.inject("unpin", Fault.LOST_BEFORE)
-    site.applier.submit(LetGo(job_id=job_id, reason="busy"), 0)
+    site.applier.submit(ReleaseToSlurm(job_id=job_id, reason="busy"), 0)
     await site.done()
     count = len(site.slurm.argvs)
     await site.applier.renew([])  # the engine has it as placed

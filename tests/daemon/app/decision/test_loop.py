@@ -10,7 +10,15 @@ from prometheus_client import CollectorRegistry
 from tests.daemon.app.parts import Parts
 from tests.daemon.rpc.probes import hello, sample
 
-from roost_engine.domain.actions import Action, LetGo, PinStanding, Place, Preempt, Unpin, Wait
+from roost_engine.domain.actions import (
+    Action,
+    PinStanding,
+    Place,
+    Preempt,
+    ReleaseToSlurm,
+    Unpin,
+    Wait,
+)
 from roost_engine.domain.events import (
     Event,
     JobEnded,
@@ -35,7 +43,7 @@ from roostd.telemetry.probe_messages import read_hello
 ONE = JobId("1")
 
 
-EngineAction: TypeAlias = Place | PinStanding | Unpin | LetGo | Wait | Preempt
+EngineAction: TypeAlias = Place | PinStanding | Unpin | ReleaseToSlurm | Wait | Preempt
 
 
 class FakeSink:

@@ -1,5 +1,6 @@
 """What the waste meter counts: held, idle, unknown, split, unreachable and half free GPUs."""
 
+from collections.abc import Sequence
 from math import log
 from pathlib import Path
 
@@ -8,7 +9,14 @@ from prometheus_client import CollectorRegistry
 from tests.daemon.rpc.probes import floats, hello, sample
 from tests.daemon.rpc.served import ManualClock
 
-from roost_engine.domain.events import JobEnded, JobQueued, JobStarted, NodeSeen, TopologySeen
+from roost_engine.domain.events import (
+    JobEnded,
+    JobQueued,
+    JobStarted,
+    NodeLost,
+    NodeSeen,
+    TopologySeen,
+)
 from roost_engine.domain.model import JobId, NodeName
 from roost_engine.engine import Engine, EngineConfig
 from roost_engine.plugins.plugins import Policies
@@ -24,6 +32,7 @@ from roostd.telemetry.waste import KINDS, Seconds
 
 TRAINER = JobId("1")
 ANN, BOB = 1001, 1002
+IDLE = (0.0, 0.0, 0.0, 0.0)
 
 
 class Site:
@@ -45,20 +54,30 @@ class Site:
             TopologySeen(at_s=0.0, name=NodeName("a"), links=said.links, gpu_uuids=said.gpu_uuids)
         )
 
-    def run(self, *gpus: int, job_id: JobId = TRAINER, user_id: int = ANN) -> None:
+    def run(self, *gpus: int, job_id: JobId = TRAINER, user_id: int = ANN, on: str = "a") -> None:
         at_s, engine = self.clock.at_s, self.state.engine
         engine.step(JobQueued(at_s=at_s, job=job(job_id, shape(len(gpus)))))
-        engine.step(JobStarted(at_s=at_s, job_id=job_id, shares=(share("a", *gpus),)))
+        engine.step(JobStarted(at_s=at_s, job_id=job_id, shares=(share(on, *gpus),)))
         self.state.owners[job_id] = Owner(user_id, "main")
 
-    def pass_time(self, duration_s: int, *sm_fracs: float | None) -> None:
-        """Send a sample a second, if there are fractions, and poll."""
+    def pass_time(
+        self, duration_s: int, *sm_fracs: float | None, memory: Sequence[int] = ()
+    ) -> None:
+        """Send a sample a second, if there are fractions, and poll.
+
+        Args:
+            duration_s: so many samples.
+            sm_fracs: of the GPUs; none: the probe is silent.
+            memory: GiB in use on each GPU.
+        """
         for _ in range(duration_s):
             self.clock.at_s += 1.0
             if sm_fracs:
-                self.board.apply_sample(
-                    self.report, sample(1, 4, sm_frac=floats(*sm_fracs)), is_checked=True
-                )
+                said = sample(1, 4, sm_frac=floats(*sm_fracs))
+                used_bytes = [gib << 30 for gib in memory]
+                said.memory_used_bytes.present_mask = (1 << len(used_bytes)) - 1
+                said.memory_used_bytes.values.extend(used_bytes)
+                self.board.apply_sample(self.report, said, is_checked=True)
             self.meter.poll()
 
     def sums(self, user_id: int | None) -> Seconds:
@@ -146,6 +165,58 @@ def test_what_neighbours_cost_is_a_share_of_the_gpus_time(site: Site) -> None:
     assert site.sums(ANN).neighbours == pytest.approx(site.sums(ANN).held / 2) != 0.0
 
 
+def test_memory_that_no_job_holds_counts_after_five_minutes_and_from_the_first(site: Site) -> None:
+    site.run(0, 1)
+    site.pass_time(280, *IDLE, memory=(70, 70, 0, 5))
+    assert (site.state.foreign, site.sums(None).foreign) == ({}, 0.0)
+    site.pass_time(620, *IDLE, memory=(70, 70, 0, 5))
+    assert site.sums(None).foreign == pytest.approx(900, abs=120)
+    (found,) = site.state.foreign.items()
+    assert found[0] == (NodeName("a"), 3)
+    assert (found[1].memory.used_bytes, found[1].held_by) == (5 << 30, None)
+    assert found[1].since_s <= 120.0
+    assert site.report.has_foreign_memory
+
+
+def test_memory_that_goes_with_its_job_is_no_finding(site: Site) -> None:
+    site.run(0, 1)
+    for job_id in map(JobId, "2345"):  # each leaves its memory for some minutes
+        site.run(2, 3, job_id=job_id, user_id=BOB)
+        site.pass_time(240, *IDLE, memory=(70, 70, 50, 50))
+        site.state.engine.step(JobEnded(at_s=site.clock.at_s, job_id=job_id))
+        site.pass_time(240, *IDLE, memory=(70, 70, 50, 50))
+    assert (site.state.foreign, site.sums(None).foreign) == ({}, 0.0)
+
+
+def test_a_gpu_that_is_given_out_or_cleaned_is_not_listed_any_more(site: Site) -> None:
+    site.pass_time(600, *IDLE, memory=(9, 9, 0, 0))
+    assert len(site.state.foreign) == 2
+    site.run(0)
+    site.pass_time(61, *IDLE, memory=(70, 0, 0, 0))
+    assert site.state.foreign == {}
+    site.pass_time(61, *IDLE, memory=(70, 0, 0, 0))
+    assert not site.report.has_foreign_memory
+
+
+@pytest.mark.parametrize("is_gone", [False, True])
+def test_nothing_is_said_of_a_node_without_telemetry_or_that_slurm_does_not_use(
+    site: Site, is_gone: bool
+) -> None:
+    site.pass_time(600, *IDLE, memory=(9, 9, 0, 0))
+    if is_gone:
+        site.state.engine.step(NodeLost(at_s=site.clock.at_s, name=NodeName("a")))
+        site.pass_time(121, *IDLE, memory=(9, 9, 0, 0))
+    else:
+        site.pass_time(121)
+    assert site.state.foreign == {}
+
+
+def test_an_administrator_may_test_the_gpus_of_a_drained_node(site: Site) -> None:
+    site.state.engine.step(NodeSeen(at_s=0.0, node=node("a", gpu_count=4, usable=False)))
+    site.pass_time(900, *IDLE, memory=(70, 70, 70, 70))
+    assert (site.state.foreign, site.sums(None).foreign) == ({}, 0.0)
+
+
 def test_two_users_are_counted_apart_and_an_ended_job_no_more(site: Site) -> None:
     site.run(0, 1)
     site.run(2, 3, job_id=JobId("2"), user_id=BOB)
@@ -166,12 +237,26 @@ def test_a_time_that_the_daemon_has_not_seen_does_not_count(site: Site) -> None:
 
 
 def test_a_reload_in_the_middle_of_a_round_stops_nothing(site: Site) -> None:
-    for number in range(120):  # more than a poll looks at
-        site.state.engine.step(NodeSeen(at_s=0.0, node=node(f"n{number}", gpu_count=4)))
+    """The new engine has its nodes in another order, and not all of them."""
+    names = [f"n{number}" for number in range(120)]  # more than a poll looks at
+    for name in names:
+        site.state.engine.step(NodeSeen(at_s=0.0, node=node(name, gpu_count=4)))
+    site.run(0, 1)
     site.pass_time(60)
     site.pass_time(1)
-    site.state.engine = Engine(EngineConfig(), Policies())  # which has no node yet
+    held = site.sums(ANN).held
+
+    site.state.engine = Engine(EngineConfig(), Policies())
+    for name in [*reversed(names[:60]), "a"]:
+        site.state.engine.step(NodeSeen(at_s=61.0, node=node(name, gpu_count=4)))
+    site.run(0, 1)
+    site.run(0, 1, 2, 3, job_id=JobId("2"), user_id=BOB, on="n7")
     site.pass_time(120)
+    site.state.engine.step(JobEnded(at_s=site.clock.at_s, job_id=TRAINER))
+    site.pass_time(120)
+    slack = 60 + 1  # seconds: each job is looked at once a round
+    assert site.sums(ANN).held - held == pytest.approx(2 * 120, abs=2 * slack)
+    assert site.sums(BOB).held == pytest.approx(4 * 240, abs=4 * slack)
 
 
 def test_the_metric_has_kinds_and_no_users(site: Site) -> None:

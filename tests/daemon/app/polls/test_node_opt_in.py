@@ -200,6 +200,16 @@ async def test_a_job_that_waits_is_left_to_slurm_once_slurm_hides_a_node(
         assert "that Slurm shows" in (await explained(daemon, waits)).reason
 
 
+async def test_a_job_is_left_to_slurm_at_once_where_slurm_hides_every_node(tmp_path: Path) -> None:
+    """On a roostd that has started meanwhile, and has seen none of them."""
+    slurm = SlurmStandIn([])
+    slurm.site_rules = SiteRules(hidden={"main": frozenset({NodeName("n9")})})
+    async with running(slurm, config(tmp_path)) as daemon:
+        (job_id,) = slurm.submit(gpus_per_node=2)
+        await daemon.until(lambda: slurm.lease_left_s(job_id) <= 0, "its lease is ended")
+        assert "that Slurm shows" in (await explained(daemon, job_id)).reason
+
+
 async def test_a_partition_without_a_list_has_all_nodes(
     slurm: SlurmStandIn, tmp_path: Path
 ) -> None:

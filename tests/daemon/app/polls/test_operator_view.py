@@ -123,7 +123,7 @@ async def test_a_job_that_the_engine_released_keeps_its_reason(site: Site) -> No
     (job_id,) = site.slurm.submit(gpus_per_node=2)
     await site.look()
     why = "Slurm refused it 3 times: node busy"
-    site.state.let_go_reasons[job_id] = why
+    site.state.release_reasons[job_id] = why
     await site.slurm.release([job_id])
     await site.look()
     assert site.state.unmanaged[job_id].reason == why

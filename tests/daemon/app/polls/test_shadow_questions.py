@@ -18,7 +18,7 @@ from roost_engine.job_record import JobRecord, JobState
 from roost_engine.testing.builders import job, node
 from roost_slurm.text.commands import Argv
 from roost_slurm.text.shadow_question import FirstStart
-from roostd.app.polls import queue_look, shadow_questions
+from roostd.app.polls import shadow_questions, snapshot_reading
 from roostd.app.polls.shadow_questions import ShadowQuestions, is_deferred
 from roostd.app.polls.slurm_watch import SlurmWatch
 from roostd.config.config import Config
@@ -98,7 +98,7 @@ async def test_a_job_that_slurm_could_start_is_handed_over_in_time(site: Site) -
     assert site.released == {job_id}
     assert site.watch.leased() == ()
     record = site.state.engine.record(job_id)
-    assert record.state is JobState.LET_GO
+    assert record.state is JobState.RELEASED
     assert record.reason.startswith("left to Slurm, which could have started it 3")
     left = UnmanagedJob(reason=record.reason, is_blocked=False)
     assert site.state.unmanaged[job_id] == left
@@ -124,7 +124,7 @@ async def test_a_long_queue_is_gone_through_beside_the_event_loop(
     await site.pass_time(1)
     assert set(ranked_in) == {threading.main_thread()}
 
-    monkeypatch.setattr(queue_look, "LONG_QUEUE", 0)
+    monkeypatch.setattr(snapshot_reading, "LONG_QUEUE", 0)
     ranked_in.clear()
     await site.pass_time(3)
     assert ranked_in

@@ -21,7 +21,7 @@ from roost_engine.domain.events import (
 from roost_engine.testing.builders import node
 from roost_slurm.text.assoc_mgr import Association, AssocMgr
 from roost_slurm.text.partitions import Partition
-from roostd.app.polls import queue_look
+from roostd.app.polls import snapshot_reading
 from roostd.config.config import Config, Mode
 from roostd.ops.clock import MonotonicClock
 from roostd.slurm.port import QueueSnapshot, SlurmNode
@@ -205,8 +205,8 @@ async def test_a_job_that_is_handed_over_while_a_thread_reads_the_queue_stays_so
     (job_id,) = site.slurm.submit(gpus_per_node=1)
     await site.look()
     with monkeypatch.context() as patch:
-        patch.setattr(queue_look, "LONG_QUEUE", 0)
-        patch.setattr(queue_look, "view", read)
+        patch.setattr(snapshot_reading, "LONG_QUEUE", 0)
+        patch.setattr(snapshot_reading, "view", read)
         look = asyncio.create_task(site.look())
         assert await asyncio.to_thread(began.wait, 60.0)
         site.watch.hand_over(job_id, "left to Slurm")
@@ -372,8 +372,8 @@ async def test_a_long_queue_is_read_beside_the_loop_and_told_once(
             assert may_end.wait(60.0)
         return view(*args)
 
-    monkeypatch.setattr(queue_look, "LONG_QUEUE", 0)
-    monkeypatch.setattr(queue_look, "view", read)
+    monkeypatch.setattr(snapshot_reading, "LONG_QUEUE", 0)
+    monkeypatch.setattr(snapshot_reading, "view", read)
     site.slurm.submit(gpus_per_node=2)
     look = asyncio.create_task(site.look())
     assert await asyncio.to_thread(began.wait, 60.0)
@@ -401,7 +401,7 @@ async def test_a_crowd_is_looked_at_less_often(site: Site, monkeypatch: pytest.M
 async def test_the_dump_of_a_long_queue_counts_as_cost(
     site: Site, monkeypatch: pytest.MonkeyPatch, is_long: bool
 ) -> None:
-    monkeypatch.setattr(queue_look, "LONG_QUEUE", -1 if is_long else 300)
+    monkeypatch.setattr(snapshot_reading, "LONG_QUEUE", -1 if is_long else 300)
     dump = site.slurm.queue
 
     async def slow_dump() -> QueueSnapshot:

@@ -12,6 +12,7 @@ from roostd.rpc.errors import UnknownTopology
 from roostd.rpc.messages import nodes
 from roostd.state import DaemonState
 from roostd.telemetry.board import ProbeBoard
+from roostd.telemetry.foreign_memory import Foreign, ForeignMemory
 from roostd.telemetry.probe_messages import read_hello
 
 
@@ -32,6 +33,17 @@ def test_a_node_tells_free_cpus_and_the_holder_of_each_gpu(state: DaemonState) -
     assert (told.cpu_count, told.cpu_free_count) == (8, 5)
     assert [gpu.job_id for gpu in told.gpus] == ["1", "1", "", ""]
     assert [gpu.free for gpu in told.gpus] == [False, False, True, True]
+
+
+def test_a_node_tells_of_memory_that_no_job_holds(state: DaemonState) -> None:
+    report = state.board.apply_hello(read_hello(hello("n1")), "stream")
+    state.board.apply_sample(report, sample(), is_checked=True)
+    state.foreign[N1, 2] = Foreign(ForeignMemory(5 << 30, 1001, 9), None, 0.0)
+    state.foreign[NodeName("n2"), 1] = Foreign(ForeignMemory(5 << 30), None, 0.0)
+
+    assert list(nodes.node(state, N1, {}).problems) == [
+        "GPU 2: processes of no job there use 5.0 GiB; see roostctl waste"
+    ]
 
 
 @pytest.mark.parametrize(

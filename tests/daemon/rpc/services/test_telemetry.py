@@ -501,6 +501,18 @@ async def test_processes_are_wanted_while_jobs_may_share(served: Served) -> None
     await served.until_sequence("n1", 3)
 
 
+async def test_processes_are_wanted_of_a_node_with_memory_of_no_job(served: Served) -> None:
+    probe = Probe(served)
+    assert (await probe.greet(hello())).process_interval_s == 0.0
+    report = served.state.board.report(NodeName("n1"))
+    assert report is not None
+
+    for sequence, wanted_s in ((1, 10.0), (2, 0.0)):
+        report.has_foreign_memory = wanted_s > 0
+        await probe.say(sample(sequence))
+        assert (await probe.hear()).welcome.process_interval_s == wanted_s
+
+
 async def test_a_probe_without_driver_is_welcome_but_the_engine_hears_nothing_of_it(
     served: Served,
 ) -> None:

@@ -3,9 +3,11 @@
 import pytest
 from tests.daemon.rpc.served import Served
 
+from roost_engine.domain.model import JobId, NodeName
 from roost_proto.v1 import waste_pb2 as pb
 from roost_proto.v1.waste_pb2_grpc import WasteStub
 from roostd.rpc.services.waste import response
+from roostd.telemetry.foreign_memory import Foreign, ForeignMemory
 
 DAY_S = 86_400.0
 
@@ -36,6 +38,32 @@ async def test_the_newest_days_can_be_asked_for(served: Served) -> None:
     found = response(served.state, 2)
     assert [one.day for one in found.entries] == ["1970-01-03", "1970-01-02"]
     assert (found.counted_s, found.fault) == (0.0, "waste.json: damaged")
+
+
+def test_memory_of_no_job_is_listed_and_a_user_without_a_role_sees_its_own(served: Served) -> None:
+    state, now_s = served.state, served.clock.at_s
+    known = ForeignMemory(5 << 30, 1001, 9)
+    state.foreign[NodeName("n2"), 1] = Foreign(known, JobId("12"), now_s - 600.0)
+    state.foreign[NodeName("n1"), 3] = Foreign(ForeignMemory(3 << 30), None, now_s - 400.0)
+    state.waste.add(0.0, None, "foreign", 3_600.0)
+
+    found = response(state, 0)
+
+    assert found.entries[0].foreign_gpu_h == pytest.approx(1.0)
+    assert list(found.foreign) == [
+        pb.ForeignMemory(node="n1", gpu_index=3, used_bytes=3 << 30, seen_for_s=400.0),
+        pb.ForeignMemory(
+            node="n2",
+            gpu_index=1,
+            used_bytes=5 << 30,
+            held_by="12",
+            user_id=1001,
+            slurm_job_id=9,
+            seen_for_s=600.0,
+        ),
+    ]
+    assert list(response(state, 0, only_owner=1001).foreign) == [found.foreign[1]]
+    assert not response(state, 0, only_owner=1002).foreign
 
 
 def test_a_user_without_a_role_sees_its_own_sums(served: Served) -> None:

@@ -46,6 +46,13 @@ def test_nodes_of_a_partition_that_are_not_shown_are_hidden() -> None:
     assert hidden.added_to(RULES).hidden == {"main": {"n1", "n3"}, "cpu": {"n1"}}
 
 
+def test_all_nodes_may_be_hidden() -> None:
+    """Slurm says then that the system has none."""
+    hidden = HiddenNodes()
+    hidden.note([])
+    assert hidden.added_to(RULES).hidden == {"main": {"n1", "n2", "n3"}, "cpu": {"n1", "c1"}}
+
+
 def test_where_slurm_shows_cloud_nodes_none_is_hidden() -> None:
     hidden = HiddenNodes()
     hidden.note([shown("n1")])

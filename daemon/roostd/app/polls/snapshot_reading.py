@@ -18,7 +18,7 @@ LONG_QUEUE = 300  # jobs: reading them takes about 5 ms
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class SnapshotReading:
     """What one snapshot of the queue means.
 
     Attributes:
@@ -35,7 +35,7 @@ class Look:
 
 
 @dataclass(frozen=True, slots=True)
-class LookAt:
+class SnapshotReader:
     """A snapshot, and what it is read by.
 
     Attributes:
@@ -54,17 +54,17 @@ class LookAt:
     at_s: float
     site: SiteView
 
-    def read(self, operator_view: OperatorView, leased: LeasedJobs) -> Look:
+    def read(self, operator_view: OperatorView, leased: LeasedJobs) -> SnapshotReading:
         """Return what the snapshot means; changes nothing, and may run in a thread."""
         found = view(self.snapshot, self.reader, self.gpu_nodes, self.before, self.at_s, self.site)
-        return Look(
+        return SnapshotReading(
             view=found,
             shown=operator_view.read(self.snapshot, found, self.reader, self.before),
             leases=leased.sort(self.snapshot, found),
             events=diff(self.before, found, self.at_s),
         )
 
-    def read_anew(self, operator_view: OperatorView, leased: LeasedJobs) -> Look:
+    def read_anew(self, operator_view: OperatorView, leased: LeasedJobs) -> SnapshotReading:
         """Return what the snapshot means, with every job read again."""
         fresh = replace(self, before=replace(self.before, requests={}, reads={}))
         return fresh.read(operator_view, leased)
@@ -76,22 +76,22 @@ class Rereading:
     In the event loop 10,000 jobs took half a second.
 
     Args:
-        operator_view, leased: see LookAt.read.
+        operator_view, leased: see SnapshotReader.read.
     """
 
     def __init__(self, operator_view: OperatorView, leased: LeasedJobs) -> None:
         self._operator_view, self._leased = operator_view, leased
-        self._made: tuple[object, SlurmQueueView, Look] | None = None
+        self._made: tuple[object, SlurmQueueView, SnapshotReading] | None = None
 
-    async def prepare(self, settings: object, asked: LookAt) -> None:
-        """Make a look at a long queue, by the settings in effect."""
+    async def prepare(self, settings: object, asked: SnapshotReader) -> None:
+        """Read a long queue by the settings in effect."""
         self._made = None
         if len(asked.snapshot.jobs) > LONG_QUEUE:
-            look = await asyncio.to_thread(asked.read_anew, self._operator_view, self._leased)
-            self._made = settings, asked.before, look
+            reading = await asyncio.to_thread(asked.read_anew, self._operator_view, self._leased)
+            self._made = settings, asked.before, reading
 
-    def take(self, settings: object, asked: LookAt) -> Look:
-        """Return the look that was made, or one that is made now where it is out of date."""
+    def take(self, settings: object, asked: SnapshotReader) -> SnapshotReading:
+        """Return the prepared reading, or read now where it is out of date."""
         made, self._made = self._made, None
         if made is not None and made[0] == settings and made[1] is asked.before:
             return made[2]

@@ -9,7 +9,7 @@ import pytest
 from tests.daemon.app.watched_site import Site
 
 from roost_engine.domain.events import JobQueued
-from roostd.app.polls import queue_look
+from roostd.app.polls import snapshot_reading
 from roostd.config.config import Mode
 from roostd.slurm.queue_reading import view
 from roostd.slurm.queue_view import SlurmQueueView
@@ -17,7 +17,7 @@ from roostd.slurm.queue_view import SlurmQueueView
 
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
-    monkeypatch.setattr(queue_look, "LONG_QUEUE", 0)
+    monkeypatch.setattr(snapshot_reading, "LONG_QUEUE", 0)
     return Site(tmp_path)
 
 
@@ -30,7 +30,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
         found.append(threading.current_thread() is threading.main_thread())
         return view(*args)
 
-    monkeypatch.setattr(queue_look, "view", read)
+    monkeypatch.setattr(snapshot_reading, "view", read)
     return found
 
 
@@ -90,7 +90,7 @@ async def test_a_poll_that_comes_between_is_what_counts(
         assert may_end.wait(60.0)
         return view(*args)
 
-    monkeypatch.setattr(queue_look, "view", read)
+    monkeypatch.setattr(snapshot_reading, "view", read)
     set_mode(site, Mode.ENFORCE)
     preparing = asyncio.create_task(site.watch.prepare_settings())
     assert await asyncio.to_thread(began.wait, 60.0)

@@ -9,13 +9,13 @@ from roost_engine.domain.model import JobId, NodeName, Placement
 from roost_engine.job_record import JobRecord, shares_of
 
 
-def displaced_by(
+def lost_to_start(
     event: JobStarted,
     placing: Collection[JobId],
     jobs: Mapping[JobId, JobRecord],
     cluster: Cluster,
 ) -> list[JobId]:
-    """Return the jobs that a start displaces.
+    """Return the placed jobs whose GPUs a started job has taken.
 
     Args:
         event: the start.
@@ -42,7 +42,7 @@ def displaced_by(
     return found
 
 
-def lost_with(
+def lost_with_node(
     name: NodeName,
     placing: Collection[JobId],
     jobs: Mapping[JobId, JobRecord],

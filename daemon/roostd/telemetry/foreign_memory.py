@@ -1,0 +1,94 @@
+"""GPU memory of no Slurm job: of processes that ended jobs left behind, or of users outside Slurm.
+
+On a free GPU all memory in use counts, as the driver reports it. On a GPU that a job holds it takes
+the probe's list of processes, and one that shows processes of jobs there: without cgroups in Slurm
+(`ProctrackType=proctrack/linuxproc`), or for a job in a container of another daemon, every process
+looks like one of no job.
+
+Up to MOST_FOREIGN_BYTES is no finding: display servers, the contexts of an MPS server and the
+profiler of DCGM take a few hundred MB each, and are to be there. NVML does not list what the driver
+reserves for itself. A GPU in MIG mode has no memory of its own that a job could get.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from roost_engine.domain.model import JobId
+from roostd.telemetry.board import NodeReport
+from roostd.telemetry.job_memory import MOST_FOREIGN_BYTES
+from roostd.telemetry.probe_messages import column
+
+_NO_JOB = 0  # in JobMemory.slurm_job_id
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignMemory:
+    """What processes of no job that holds a GPU use of its memory.
+
+    Attributes:
+        used_bytes: more than MOST_FOREIGN_BYTES.
+        user_id: of the process that uses most; None: the processes are not listed.
+        slurm_job_id: Slurm's number of the job that started it, and has ended; None: of no job.
+    """
+
+    used_bytes: int
+    user_id: int | None = None
+    slurm_job_id: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Foreign:
+    """Foreign memory that has lasted.
+
+    Attributes:
+        memory: at the last poll.
+        held_by: the job that holds the GPU, of several jobs one; None: it is free.
+        since_s: engine time at which it was first seen.
+    """
+
+    memory: ForeignMemory
+    held_by: JobId | None
+    since_s: float
+
+
+def foreign_memory(
+    report: NodeReport,
+    gpu: int,
+    holders: Collection[JobId],
+    job_ids: Mapping[int, JobId],
+) -> ForeignMemory | None:
+    """Return the foreign memory of one GPU; None: there is none, or it is not known.
+
+    Args:
+        report: of the node, not a stale one.
+        gpu: gres index.
+        holders: the jobs that hold the GPU; empty: it is free.
+        job_ids: the JobId of each of Slurm's numbers, where the two differ.
+    """
+    sample, hello = report.sample, report.hello
+    if sample is None or gpu >= len(hello.order) or hello.gpus[gpu].mig_enabled:
+        return None
+    listed = [
+        one
+        for one in sample.job_memory
+        if one.gpu_index == hello.order[gpu]
+        and job_ids.get(one.slurm_job_id, JobId(str(one.slurm_job_id))) not in holders
+    ]
+    used_bytes = sum(one.used_bytes for one in listed)
+    if not holders:
+        used_bytes = int(column(sample.memory_used_bytes, hello.order)[gpu] or 0)
+    elif not any(
+        one.gpu_index == hello.order[gpu] and one.slurm_job_id != _NO_JOB
+        for one in sample.job_memory
+    ):
+        return None
+    if used_bytes <= MOST_FOREIGN_BYTES:
+        return None
+    most = max(listed, key=lambda one: one.used_bytes, default=None)
+    if most is None:
+        return ForeignMemory(used_bytes)
+    return ForeignMemory(
+        used_bytes,
+        most.user_id if most.HasField("user_id") else None,
+        most.slurm_job_id or None,
+    )
