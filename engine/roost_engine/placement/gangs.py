@@ -58,11 +58,13 @@ def find_gangs(
     Args:
         cluster: the nodes.
         shape: how many nodes, and how many GPUs on each.
-        nodes: those with capacity, enough of them.
+        nodes: those with capacity; there is no gang where they are too few.
         required: those of them that the gang must hold.
         fixed_indices: the only GPU indices that the job can have, free on all of the nodes; empty:
             any.
     """
+    if nodes.bit_count() < shape.node_count:
+        return ()
     counts = _count_by_rack(cluster, nodes)
     racks = sorted(counts, key=counts.__getitem__, reverse=True)  # of equals, the lower id first
     group = cluster.groups.of_node[nodes.bit_length() - 1]
