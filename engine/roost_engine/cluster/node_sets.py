@@ -103,7 +103,7 @@ class Levels:
     def __init__(self) -> None:
         self._values: list[int] = []
         self._levels: list[int] = []  # ascending
-        self._crossed: dict[tuple[int, int], tuple[int, ...]] = {}  # levels, by value before and now
+        self._crossed: dict[tuple[int, int], tuple[int, ...]] = {}  # levels, by old and new value
         self._highest = 0  # of the levels, at least 0: an amount that stays above crosses none
         self._sets = _SetsByLevel(self._make)
         self.at_least: Mapping[int, NodeSet] = self._sets
