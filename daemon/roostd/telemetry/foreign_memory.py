@@ -10,10 +10,11 @@ profiler of DCGM take a few hundred MB each, and are to be there. NVML does not 
 reserves for itself. A GPU in MIG mode has no memory of its own that a job could get.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from roost_engine.domain.model import JobId
+from roost_proto.v1.telemetry_pb2 import JobMemory
 from roostd.telemetry.board import NodeReport
 from roostd.telemetry.job_memory import MOST_FOREIGN_BYTES
 from roostd.telemetry.probe_messages import column
@@ -53,38 +54,51 @@ class Foreign:
 
 def foreign_memory(
     report: NodeReport,
-    gpu: int,
-    holders: Collection[JobId],
+    holders: Sequence[Collection[JobId] | None],
     job_ids: Mapping[int, JobId],
-) -> ForeignMemory | None:
-    """Return the foreign memory of one GPU; None: there is none, or it is not known.
+) -> list[ForeignMemory | None]:
+    """Return the foreign memory of each GPU of a node: [gpu] in gres order.
+
+    None where there is none, or it is not known.
 
     Args:
         report: of the node, not a stale one.
-        gpu: gres index.
-        holders: the jobs that hold the GPU; empty: it is free.
+        holders: [gpu], the jobs that hold it; empty: it is free; None: who holds it is not known.
         job_ids: the JobId of each of Slurm's numbers, where the two differ.
     """
     sample, hello = report.sample, report.hello
-    if sample is None or gpu >= len(hello.order) or hello.gpus[gpu].mig_enabled:
-        return None
-    listed = [
+    found: list[ForeignMemory | None] = [None] * len(holders)
+    if sample is None:
+        return found
+    used = column(sample.memory_used_bytes, hello.order)
+    listed: dict[int, list[JobMemory]] = {}
+    for one in sample.job_memory:
+        listed.setdefault(one.gpu_index, []).append(one)
+    for gpu, (holding, nvml) in enumerate(zip(holders, hello.order, strict=False)):
+        if holding is None or hello.gpus[gpu].mig_enabled or (holding and nvml not in listed):
+            continue
+        found[gpu] = _of_gpu(holding, listed.get(nvml, ()), int(used[gpu] or 0), job_ids)
+    return found
+
+
+def _of_gpu(
+    holding: Collection[JobId],
+    listed: Sequence[JobMemory],
+    used_bytes: int,
+    job_ids: Mapping[int, JobId],
+) -> ForeignMemory | None:
+    others = [
         one
-        for one in sample.job_memory
-        if one.gpu_index == hello.order[gpu]
-        and job_ids.get(one.slurm_job_id, JobId(str(one.slurm_job_id))) not in holders
+        for one in listed
+        if job_ids.get(one.slurm_job_id, JobId(str(one.slurm_job_id))) not in holding
     ]
-    used_bytes = sum(one.used_bytes for one in listed)
-    if not holders:
-        used_bytes = int(column(sample.memory_used_bytes, hello.order)[gpu] or 0)
-    elif not any(
-        one.gpu_index == hello.order[gpu] and one.slurm_job_id != _NO_JOB
-        for one in sample.job_memory
-    ):
-        return None
+    if holding:
+        if all(one.slurm_job_id == _NO_JOB for one in listed):
+            return None
+        used_bytes = sum(one.used_bytes for one in others)
     if used_bytes <= MOST_FOREIGN_BYTES:
         return None
-    most = max(listed, key=lambda one: one.used_bytes, default=None)
+    most = max(others, key=lambda one: one.used_bytes, default=None)
     if most is None:
         return ForeignMemory(used_bytes)
     return ForeignMemory(

@@ -372,7 +372,7 @@ class Cluster:
         kind = self._kinds.get(links)
         if kind is None:
             kind = self._kinds[links] = len(self.tables)
-            self.tables.append(LinkTable(links))
+            self.tables.append(LinkTable.of(links))
         before, self.kind[node], self.gpu_count[node] = int(self.kind[node]), kind, gpu_count
         if before != kind and not (self.kind[: len(self)] == before).any():
             self.tables[before].drop_tables()  # its number stays: decisions refer to it

@@ -7,7 +7,6 @@ that will be free soonest, and other jobs may use these only if they will end in
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import groupby
 from math import inf
 
 from roost_engine.cluster.cluster import Cluster
@@ -111,27 +110,26 @@ def _able(
 
     The first time is now, the last inf, for the nodes of which no time is known.
     """
-    gpu_free = cluster.gpu_free
+    gpu_free, shares_of, index_of = cluster.gpu_free, cluster.shares, cluster.index_of
     able = nodes & gpu_free.at_least[gpu_count]
     left, time_s, seats = nodes & ~able, at_s, cluster.seats
     freed: dict[int, int] = {}
     ended: set[JobId] = set()
-    for end_s, ending in groupby(ends, lambda end: max(end[0], at_s)):
-        if end_s > time_s:
+    for end_s, job_id in ends:
+        if end_s > time_s:  # a job that is overdue ends now
             yield time_s, able
             time_s, able = end_s, NO_NODES
-        for _, job_id in ending:
-            ended.add(job_id)
-            for share in cluster.shares(job_id):
-                node = cluster.index_of[share.node]
-                if left >> node & 1:
-                    freed_count = len(share.gpu_indices)
-                    if seats is not None:
-                        freed_count = seats.left_alone_count(job_id, share.node, ended)
-                    freed[node] = freed.get(node, 0) + freed_count
-                    if gpu_free[node] + freed[node] >= gpu_count:
-                        able |= 1 << node
-                        left ^= 1 << node
+        ended.add(job_id)
+        for share in shares_of(job_id):
+            node = index_of[share.node]
+            if left >> node & 1:
+                freed_count = len(share.gpu_indices)
+                if seats is not None:
+                    freed_count = seats.left_alone_count(job_id, share.node, ended)
+                freed[node] = freed_count = freed.get(node, 0) + freed_count
+                if gpu_free[node] + freed_count >= gpu_count:
+                    able |= 1 << node
+                    left ^= 1 << node
     yield time_s, able
     yield inf, left
 

@@ -194,7 +194,7 @@ class OrderSlot(PolicySlot):
 
     def _permutation(self, view: QueueView) -> Sequence[JobId]:
         ranked = list(self._policy.rank(view))
-        wanted = {job.job_id for job in view.jobs}
+        wanted = {job.spec.job_id for job in view.jobs}
         if len(ranked) != len(wanted) or set(ranked) != wanted:
             raise PolicyError(
                 f"{self.name} ranked {len(ranked)} jobs, not each of the {len(wanted)} queued once"

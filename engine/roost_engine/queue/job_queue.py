@@ -422,10 +422,11 @@ class JobQueue:
         """Sort every job by an order without lasting keys."""
         for group in self._groups.values():
             group.job_ids.clear()
+        entries, jobs = self._entries, self._jobs
         for place, job_id in enumerate(self._order.rank(self.view(cluster, mark.at_s))):
-            group = self._entries[job_id][0]
-            self._entries[job_id] = group, (place,)
-            self._jobs[job_id].sort_key = (place,)
+            group, key = entries[job_id][0], (place,)
+            entries[job_id] = group, key
+            jobs[job_id].sort_key = key
             if job_id not in group.deferred:
-                group.job_ids.append(((place,), job_id))
+                group.job_ids.append((key, job_id))
         self._ranked = mark

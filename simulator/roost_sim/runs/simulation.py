@@ -94,7 +94,7 @@ class Report:
 
 
 @contextmanager
-def _few_collections() -> Iterator[None]:
+def few_collections() -> Iterator[None]:
     """Collect garbage less often: a run makes hardly any cycles, and keeps all its results."""
     before = gc.get_threshold()
     gc.set_threshold(_COLLECT_EVERY, *before[1:])
@@ -104,7 +104,7 @@ def _few_collections() -> Iterator[None]:
         gc.set_threshold(*before)
 
 
-@_few_collections()
+@few_collections()
 def simulate(run: Run) -> Report:
     """Simulate a run with a fresh engine.
 

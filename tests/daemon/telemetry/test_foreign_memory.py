@@ -44,7 +44,8 @@ def found(
         message.memory_used_bytes.present_mask = 0b1111
         message.memory_used_bytes.values.extend([70 * GIB, used_bytes, 70 * GIB, 70 * GIB])
     board.apply_sample(report, message, is_checked=True)
-    return foreign_memory(report, 0, holders, JOB_IDS)
+    [first, *_] = foreign_memory(report, [holders, None, None, None], JOB_IDS)
+    return first
 
 
 def test_all_memory_of_a_free_gpu_is_foreign_but_a_little() -> None:
@@ -85,6 +86,6 @@ def test_a_gpu_in_mig_mode_and_one_that_no_probe_knows_say_nothing() -> None:
     assert found(used_bytes=5 * GIB, mig=True) is None
     board = ProbeBoard(lambda: 0.0, lambda event: None)
     report = board.apply_hello(read_hello(hello()), object())
-    assert foreign_memory(report, 0, (), {}) is None  # no sample yet
+    assert foreign_memory(report, [()], {}) == [None]  # no sample yet
     board.apply_sample(report, sample(), is_checked=True)
-    assert foreign_memory(report, 4, (), {}) is None
+    assert foreign_memory(report, [()] * 5, {}) == [None] * 5  # the probe sees four

@@ -5,6 +5,7 @@ from functools import cache
 from itertools import combinations
 from pathlib import Path
 from random import Random
+from weakref import ref
 
 import numpy as np
 import pytest
@@ -232,3 +233,14 @@ def test_one_subset_of_a_larger_free_set_scores_no_better_than_the_best() -> Non
     best = table.choice(table.full_mask, 2)
     assert only.link_score < best.link_score
     assert only.best_static_score < best.best_static_score
+
+
+def test_clusters_of_the_same_nodes_share_a_table_until_the_last_of_them_is_gone() -> None:
+    table, other = (LinkTable.of(LinkMatrix.uniform(n, Link(Level.SYSTEM))) for n in (3, 4))
+    chosen = table.choice(0b111, 2)
+    again = LinkTable.of(LinkMatrix.uniform(3, Link(Level.SYSTEM)))
+    assert again.choice(0b111, 2) is chosen
+    assert other is not table
+    gone = ref(table)
+    del table, again
+    assert gone() is None

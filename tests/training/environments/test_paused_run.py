@@ -67,8 +67,9 @@ def test_the_rewards_sum_to_less_the_total_completion_time() -> None:
         assert total == pytest.approx(-completion_s(outcome))
 
 
-def test_the_teachers_choices_give_the_teachers_run() -> None:
-    jobs = episodes(teacher="sjf+consolidation+open").run(1)
+@pytest.mark.parametrize("order", ["sjf", "learned"])
+def test_the_teachers_choices_give_the_teachers_run(order: str) -> None:
+    jobs = episodes(teacher=f"{order}+consolidation+open", job_count=120).run(1)
     paused = PausedRun(jobs)
     _, outcome = played(paused, paused.teachers_choice)
     usual = simulate(jobs).outcome

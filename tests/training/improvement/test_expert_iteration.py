@@ -78,7 +78,7 @@ def test_a_problem_with_a_known_optimum_is_solved(follow: Follow) -> None:
 def test_figures_say_what_was_tried_and_nothing_of_a_critic() -> None:
     net = fresh_net()
     before = [weight.clone() for weight in net.parameters()]
-    figures = Improvement(ExpertIteration(net, QUICK), episodes(job_count=20)).iterate()
+    figures = Improvement(ExpertIteration(net, QUICK), episodes(job_count=60)).iterate()
     assert 0 < figures.ahead_count < figures.decision_count
     assert figures.regret_s is not None
     assert figures.regret_s >= 0.0

@@ -3,14 +3,18 @@ import tests.training.torch_library  # noqa: F401  (skips this module where torc
 # isort: split
 import dataclasses
 from math import log
+from pathlib import Path
 
 import pytest
 import torch
 from tests.training.burst import best_s, fresh_net, net_that_prefers_long_jobs, solved_s
 from tests.training.environments.small_episodes import episodes
 
+from roost_train.environments.decisions import DecisionBatch
 from roost_train.improvement.improvement import Improvement
-from roost_train.improvement.ppo import Ppo, PpoParameters, clipped_loss
+from roost_train.improvement.ppo import Ppo, PpoParameters, clipped_loss, divergence_of
+from roost_train.improvement.rollout import play, teacher
+from roost_train.networks.selector_net import masked_logs
 
 pytestmark = pytest.mark.torch
 
@@ -32,6 +36,46 @@ def test_a_clipped_ratio_has_no_gradient_and_a_bad_action_keeps_its() -> None:
     assert new.grad is not None
     # Above the clip: a good action gains no more; a bad one is still pushed down, by its ratio.
     assert new.grad.tolist() == pytest.approx([0.0, 1.5 / 2])
+
+
+def test_the_divergence_by_hand() -> None:
+    mask = torch.tensor([[True, True, False]])
+    ranks = torch.tensor([[log(3.0), 0.0]], requires_grad=True)
+    logs = masked_logs(ranks, mask)  # 3/4 and 1/4
+    other = masked_logs(torch.tensor([[0.0, 0.0]]), mask)  # 1/2 each
+    found = divergence_of(logs, other, mask)
+    assert found.item() == pytest.approx(0.75 * log(1.5) + 0.25 * log(0.5))
+    found.backward()
+    assert ranks.grad is not None
+    assert torch.isfinite(ranks.grad).all()
+
+
+def test_an_anchor_holds_the_policy_near_its_start_also_after_a_pause(tmp_path: Path) -> None:
+    played = episodes(job_count=30)
+
+    def moved(anchor: float, *, pauses: bool = False) -> tuple[float, list[torch.Tensor]]:
+        parameters = dataclasses.replace(QUICK, rate=1e-2, passes=4, anchor=anchor)
+        made = Improvement(Ppo(fresh_net(), parameters), played)
+        made.iterate()
+        if pauses:
+            made.save(tmp_path / "last.pt")
+            made = Improvement(Ppo(net_that_prefers_long_jobs(), parameters), played)
+            made.load(tmp_path / "last.pt")
+        made.iterate()
+        batch = DecisionBatch.of(play(played, [0], teacher)[0].decisions)
+        with torch.no_grad():
+            logs, begun = (
+                masked_logs(net(batch.jobs, batch.cluster), batch.mask)
+                for net in (made.net, fresh_net())
+            )
+        weights = [weight.detach() for weight in made.net.parameters()]
+        return float(divergence_of(logs, begun, batch.mask)), weights
+
+    free, _ = moved(0.0)
+    held, weights = moved(100.0)
+    assert held < free / 4
+    _, again = moved(100.0, pauses=True)
+    assert all(torch.equal(a, b) for a, b in zip(weights, again, strict=True))
 
 
 def test_a_problem_with_a_known_optimum_is_solved() -> None:

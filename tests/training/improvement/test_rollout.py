@@ -1,3 +1,6 @@
+import gc
+from collections.abc import Sequence
+
 import tests.training.torch_library  # noqa: F401  (skips this module where torch is missing)
 
 # isort: split
@@ -6,6 +9,7 @@ import pytest
 import torch
 from tests.training.environments.small_episodes import episodes
 
+from roost_train.environments.decision_run import Choices, DecisionRun, Seen
 from roost_train.improvement.rollout import play, teacher
 from roost_train.improvement.selector_agent import SelectorAgent
 from roost_train.networks.selector_net import SelectorNet, SelectorSizes
@@ -43,6 +47,18 @@ def test_it_says_how_many_episodes_are_over() -> None:
     play(episodes(job_count=15), [0, 1, 2], teacher, seen.append)
     assert seen[-1] == 3
     assert seen == sorted(seen)
+
+
+def test_garbage_is_collected_less_often_while_episodes_are_played() -> None:
+    before, during = gc.get_threshold(), list[int]()
+
+    def decide(runs: Sequence[DecisionRun], choices: Sequence[Choices[Seen]]) -> Sequence[int]:
+        during.append(gc.get_threshold()[0])
+        return teacher(runs, choices)
+
+    play(episodes(job_count=30), [2], decide)
+    assert min(during) > before[0]
+    assert gc.get_threshold() == before
 
 
 def test_a_selector_that_draws_depends_on_its_generator_only() -> None:

@@ -9,10 +9,15 @@ from hypothesis import strategies as st
 from tests.training.environments.test_decisions import decision
 
 from roost_engine.queue.selector_columns import JOB_COLUMNS
+from roost_formats.models.loader import open_session
 from roost_formats.models.onnx_file import read_onnx
 from roost_formats.models.signature import ORDER
 from roost_train.environments.decisions import DecisionBatch
+from roost_train.export.numpy_policy import run_all
 from roost_train.networks.selector_net import (
+    CLUSTER_NAME,
+    JOBS_NAME,
+    RANK_NAME,
     SelectorCritic,
     SelectorNet,
     SelectorSizes,
@@ -78,6 +83,30 @@ def test_an_untrained_selector_is_nearly_the_learned_order() -> None:
     due = one.jobs[:, JOB_COLUMNS.index("ln_due")]
     ranks = net.ranks(one.jobs, one.cluster)
     assert np.corrcoef(ranks, -due)[0, 1] > 0.999
+
+
+def test_a_residual_begins_as_the_learned_order_to_the_bit_in_every_reading() -> None:
+    torch.manual_seed(0)
+    net, one = SelectorNet.residual(), decision(40)
+    due = one.jobs[:, JOB_COLUMNS.index("ln_due")]
+    model = net.to_onnx()
+    inputs = {JOBS_NAME: one.jobs, CLUSTER_NAME: one.cluster}
+    graph = read_onnx(model, ORDER)
+    readings = (
+        net.ranks(one.jobs, one.cluster),
+        run_all(graph, inputs)[graph.outputs[0].name].reshape(-1),
+        open_session(model, ORDER).run(inputs)[RANK_NAME].reshape(-1),
+    )
+    for ranks in readings:
+        assert (ranks == -8.0 * due).all()
+
+
+def test_the_first_step_of_a_residual_moves_its_last_layer() -> None:
+    torch.manual_seed(0)
+    net, batch = SelectorNet.residual(), DecisionBatch.of([decision(5)])
+    masked_logs(net(batch.jobs, batch.cluster), batch.mask)[0, 0].backward()
+    assert net.head3.weight.grad is not None
+    assert net.head3.weight.grad.abs().max() > 0.0
 
 
 def test_torch_numpy_and_onnx_runtime_agree() -> None:

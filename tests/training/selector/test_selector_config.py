@@ -51,6 +51,7 @@ def test_an_endless_horizon_can_be_written(tmp_path: Path) -> None:
         ("ppo: {clip: .nan}", "clip: want float"),
         ("episodes: {loads: 1.1}", "loads: want a list of numbers"),
         ("episodes: {reward: money}", "reward: want one of completion, progress, throughput"),
+        ("warm_start: none", "warm_start: want one of imitation, residual, got 'none'"),
         ("[1]", "want a mapping"),
         ("a: [", "selector.yaml"),
     ],

@@ -11,10 +11,14 @@ import pytest
 from tests.training.environments.small_episodes import cluster, trace
 
 from roost_formats.models.order import load_onnx_selector
+from roost_train.environments.slot_run import Slot
 from roost_train.errors import TrainError
 from roost_train.improvement.imitation import ImitationParameters
 from roost_train.improvement.ppo import PpoParameters
-from roost_train.selector.selector_config import EpisodeNumbers, SelectorConfig
+from roost_train.improvement.rollout import play, teacher
+from roost_train.improvement.selector_agent import SelectorAgent
+from roost_train.selector.selector_config import EpisodeNumbers, SelectorConfig, WarmStart
+from roost_train.selector.selector_start import read_selector
 from roost_train.selector.selector_training import SelectorTraining
 
 pytestmark = pytest.mark.torch
@@ -70,6 +74,43 @@ def test_the_folder_has_a_model_that_loads_and_a_report(tmp_path: Path) -> None:
     assert "Validation" in (tmp_path / "report.html").read_text(encoding="utf-8")
     assert any(line.startswith("imitation 1/1") for line in told)
     assert made.best()["to_teacher"] > 0
+
+
+def test_a_residual_start_decides_as_its_teacher_and_is_a_model_of_this_signature(
+    tmp_path: Path,
+) -> None:
+    config = replace(SHORT, warm_start=WarmStart.RESIDUAL, iterations=0)
+    made = training(tmp_path, config)
+    path = made.run()
+    load_onnx_selector(path, lambda: 0.0)
+    assert (made.best()["to_teacher"], made.best()["to_teacher_error"]) == (1.0, 0.0)
+    net, _ = read_selector(path)
+    for own, wanted in zip(
+        play(made.episodes, range(6), SelectorAgent(net)),
+        play(made.episodes, range(6), teacher),
+        strict=True,
+    ):
+        assert [one.action for one in own.decisions] == [one.action for one in wanted.decisions]
+        assert own.decisions
+        assert (own.rewards, own.at_s) == (wanted.rewards, wanted.at_s)
+
+
+def test_a_residual_that_learned_nothing_better_is_released_as_it_began(tmp_path: Path) -> None:
+    config = replace(SHORT, warm_start=WarmStart.RESIDUAL)
+    begun = training(tmp_path / "begun", replace(config, iterations=0)).run()
+    # A rate of 0 moves no weight, so no later validation is better than the first.
+    still = replace(config, ppo=replace(config.ppo, rate=0.0))
+    assert training(tmp_path / "still", still).run().read_bytes() == begun.read_bytes()
+
+
+def test_a_residual_start_is_refused_outside_the_order_slot(tmp_path: Path) -> None:
+    config = replace(
+        SHORT,
+        warm_start=WarmStart.RESIDUAL,
+        episodes=replace(SHORT.episodes, slot=Slot.GATE),
+    )
+    with pytest.raises(TrainError, match="order slot only"):
+        training(tmp_path, config)
 
 
 def test_a_folder_of_another_training_is_refused(tmp_path: Path) -> None:

@@ -299,6 +299,20 @@ class PausedRun:
         limit_s = self.driver.now_s - self._engine.config.patience_s
         return np.array([record.queued_s <= limit_s for record in jobs], dtype=np.bool_)
 
+    def _note_arrival(self) -> None:
+        """Ask what is expected of the job that has come, also where nothing can be decided now.
+
+        The engine asks when a job is queued. What is learned of jobs like it until the first
+        decision would give it another key, and the selector another description.
+        """
+        view = self._engine.queue_view(self.driver.now_s)
+        if not view.jobs:
+            return
+        if not view.cluster.free_gpu_count:  # else it is described for the decision of this moment
+            self._fits(view)
+        if isinstance(self._teacher, KeyedOrder):
+            self._key(self._teacher, view.jobs[-1], view.at_s)
+
     def _advance(self) -> bool:
         """Advance by one moment, and add up the reward until then."""
         driver = self.driver
@@ -309,8 +323,11 @@ class PausedRun:
         is_stuck = not (driver.has_moments or self._is_handed_over)
         if is_stuck:  # what the engine does not place by itself now it never will
             self._order.free(True)
+        arrived_count = driver.arrived_count
         moved = driver.advance()
         if is_stuck:
             self._order.free(False)
+        if driver.arrived_count > arrived_count and not self._is_handed_over:
+            self._note_arrival()
         self._reward += rate * (min(driver.now_s, self._end_s) - before_s)
         return moved

@@ -10,6 +10,7 @@ Ontañón, A Closer Look at Invalid Action Masking, FLAIRS 2022. Page: docs/lear
 """
 
 from collections.abc import Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,6 +46,8 @@ class PpoParameters:
         horizon_s: see `advantages`.
         trace: λ, see `advantages`.
         entropy: weight of the policy's entropy, which keeps it from settling too early.
+        anchor: weight of the policy's divergence from the one that the training began with, in
+            nats; it keeps a policy that began as a good heuristic near that heuristic. 0: none.
         most_divergence: passes end when the policy has moved so far, in nats.
         critic: whether a critic says what was expected; without one, advantages are the returns
             less their mean.
@@ -63,6 +66,7 @@ class PpoParameters:
     horizon_s: float = 2 * 86_400.0
     trace: float = 0.95
     entropy: float = 0.003
+    anchor: float = 0.0
     most_divergence: float = 0.03
     critic: bool = True
     critic_iterations: int = 2
@@ -85,6 +89,18 @@ def clipped_loss(
     return -torch.minimum(ratio * gains, bounded * gains).mean()
 
 
+def divergence_of(logs: torch.Tensor, others: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """Return the mean divergence of a policy from another: the mean of sum p · ln(p / q), in nats.
+
+    Args:
+        logs: [decision, job + 1], as `masked_logs` gives them, of p.
+        others: the same of q.
+        mask: bool [decision, job + 1].
+    """
+    apart = (logs - others).masked_fill(~mask, 0.0)
+    return (logs.exp() * apart).sum(dim=1).mean()
+
+
 class Ppo:
     """An improvement.Learner; see the module.
 
@@ -97,6 +113,7 @@ class Ppo:
         torch.manual_seed(parameters.seed)  # of the critic's first weights
         self.net, self.parameters = net, parameters
         self.critic = net.critic()
+        self._anchor = deepcopy(net).eval() if parameters.anchor else None
         self._optimiser = torch.optim.Adam(net.parameters(), lr=parameters.rate)
         self._critic_optimiser = torch.optim.Adam(
             self.critic.parameters(), lr=parameters.critic_rate
@@ -114,6 +131,7 @@ class Ppo:
             "optimiser": self._optimiser.state_dict(),
             "critic_optimiser": self._critic_optimiser.state_dict(),
             "spread": self._spread,
+            **({} if self._anchor is None else {"anchor": self._anchor.state_dict()}),
         }
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -122,6 +140,8 @@ class Ppo:
         self._optimiser.load_state_dict(state["optimiser"])
         self._critic_optimiser.load_state_dict(state["critic_optimiser"])
         self._spread = state["spread"]
+        if self._anchor is not None:
+            self._anchor.load_state_dict(state["anchor"])
 
     def learn(self, played: Rollout, generator: torch.Generator, done_count: int) -> Lesson:
         """See improvement.Learner."""
@@ -222,6 +242,10 @@ class Ppo:
         new = logs.gather(1, batch.actions[:, None])[:, 0]
         entropy = -(logs.exp() * logs.masked_fill(~batch.mask, 0.0)).sum(dim=1).mean()
         loss = clipped_loss(new, as_played, gains, self.parameters.clip)
+        if self._anchor is not None:
+            with torch.no_grad():
+                begun = masked_logs(self._anchor(batch.jobs, batch.cluster), batch.mask)
+            loss = loss + self.parameters.anchor * divergence_of(logs, begun, batch.mask)
         if not is_critics:
             self._optimiser.zero_grad()
             (loss - self.parameters.entropy * entropy).backward()

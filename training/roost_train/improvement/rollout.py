@@ -7,6 +7,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from roost_sim.runs.simulation import few_collections
 from roost_train.environments.decision_run import Choices, DecisionRun, Seen
 from roost_train.environments.decisions import Decision
 from roost_train.environments.episodes import Episodes
@@ -47,6 +48,7 @@ def teacher(runs: Sequence[DecisionRun], choices: Sequence[Choices[Seen]]) -> Se
     return [run.teachers_choice(one) for run, one in zip(runs, choices, strict=True)]
 
 
+@few_collections()
 def play(
     episodes: Episodes,
     seeds: Sequence[int],

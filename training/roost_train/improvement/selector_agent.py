@@ -81,10 +81,11 @@ class SelectorAgent:
             forced = forced_action(choices.seen.jobs, choices.mask)
             if forced is not None and self.rng_of(run).random() < self._explore_frac:
                 return forced
-        sums = np.exp(logs).cumsum()
+        sums = np.add.accumulate(np.exp(logs))
         drawn = int(sums.searchsorted(self.rng_of(run).random() * sums[-1], side="right"))
-        # Rounding could lead behind the last action that has a probability.
-        return min(drawn, int(np.flatnonzero(logs > -np.inf)[-1]))
+        if drawn == len(logs):  # rounding has led behind the last action that has a probability
+            drawn = int(np.flatnonzero(logs > -np.inf)[-1])
+        return drawn
 
     def rng_of(self, run: DecisionRun) -> np.random.Generator:
         """Return what is drawn from for a run."""
@@ -101,6 +102,6 @@ def _masked_logs(ranks: NDArray[np.float32], mask: NDArray[np.bool_]) -> NDArray
     logits = np.zeros(len(mask))
     logits[:-1] = ranks
     logits[~mask] = -np.inf
-    logits -= logits.max()
-    logits -= np.log(np.exp(logits).sum())
+    logits -= np.maximum.reduce(logits)
+    logits -= np.log(np.add.reduce(np.exp(logits)))
     return logits

@@ -34,23 +34,23 @@ class DenseSelector:
             counts: int64 [decision], jobs of each.
         """
         context, weights = self._context_of(cluster), self._weights
-        image = torch.relu(self._layer("job_conv1", jobs))
-        image = torch.relu(self._layer("job_conv2", image))
-        shared = torch.addmm(weights["head1_bias"], context, weights["head1_context"])
-        first = torch.repeat_interleave(shared, counts, dim=0)
+        of_line = torch.repeat_interleave(counts)  # the decision of each line
+        image = self._layer("job_conv1", jobs).relu_()
+        image = self._layer("job_conv2", image).relu_()
+        first = self._layer("head1_context", context, "head1_bias").index_select(0, of_line)
         first.addmm_(image, weights["head1_image"]).addmm_(jobs, weights["head1_numbers"])
-        second = torch.relu(self._layer("head2", first.relu_()))
+        second = self._layer("head2", first.relu_()).relu_()
         ranks = self._layer("head3", second).addmm_(jobs, weights["skip"])
-        none = torch.repeat_interleave(self._layer("none", context), counts, dim=0)
-        return (ranks - none)[:, 0]
+        none = self._layer("none", context).index_select(0, of_line)
+        return ranks.sub_(none)[:, 0]
 
     def _context_of(self, cluster: torch.Tensor) -> torch.Tensor:
         """Return what is known of the cluster, [decision, hidden]."""
-        image = torch.relu(self._layer("cluster_conv1", cluster))
-        image = torch.relu(self._layer("cluster_conv2", image))
-        weights = self._weights
-        of_image = torch.addmm(weights["context_bias"], image, weights["context_image"])
-        return torch.relu(of_image + cluster @ weights["context_numbers"])
+        image = self._layer("cluster_conv1", cluster).relu_()
+        image = self._layer("cluster_conv2", image).relu_()
+        of_image = self._layer("context_image", image, "context_bias")
+        return of_image.add_(cluster @ self._weights["context_numbers"]).relu_()
 
-    def _layer(self, name: str, lines: torch.Tensor) -> torch.Tensor:
-        return torch.addmm(self._weights[f"{name}_bias"], lines, self._weights[name])
+    def _layer(self, name: str, lines: torch.Tensor, bias: str = "") -> torch.Tensor:
+        weights = self._weights
+        return torch.addmm(weights[bias or f"{name}_bias"], lines, weights[name])

@@ -92,6 +92,20 @@ class SelectorNet(torch.nn.Module):  # type: ignore[misc]
                 layer.weight *= _QUIET_GAIN
                 layer.bias *= 0.0
 
+    @classmethod
+    def residual(cls, sizes: SelectorSizes | None = None) -> "SelectorNet":
+        """Return a selector that ranks exactly as its skip: its network begins at zero.
+
+        Only the last layers are zero, so the first step of a training moves them, and through them
+        all others.
+        """
+        net = cls(sizes)
+        with torch.no_grad():
+            for layer in (net.head3, net.none):
+                layer.weight.zero_()
+                layer.bias.zero_()
+        return net
+
     def forward(self, jobs: torch.Tensor, cluster: torch.Tensor) -> torch.Tensor:
         """Return the ranks: logits less that of "none", [decision, job].
 

@@ -22,6 +22,13 @@ from roost_train.improvement.ppo import PpoParameters
 _T = TypeVar("_T")
 
 
+class WarmStart(StrEnum):
+    """With which policy a training begins."""
+
+    IMITATION = "imitation"  # of the teacher's decisions
+    RESIDUAL = "residual"  # exactly the due time of the learned order, plus a network at zero
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpisodeNumbers:
     """What is played; see environments.episodes.Episodes."""
@@ -45,7 +52,8 @@ class SelectorConfig:
 
     Attributes:
         episodes: what is played.
-        imitation: the warm start.
+        warm_start: with which policy the training begins.
+        imitation: the numbers of that warm start.
         imitated_episodes: of the teacher; their seeds are 0, 1, ...
         improvement: how the warm start is improved.
         ppo, expert: the numbers of each way; those of the other are not read.
@@ -55,6 +63,7 @@ class SelectorConfig:
     """
 
     episodes: EpisodeNumbers = field(default_factory=EpisodeNumbers)
+    warm_start: WarmStart = WarmStart.IMITATION
     imitation: ImitationParameters = field(default_factory=ImitationParameters)
     imitated_episodes: int = 32
     improvement: Method = Method.PPO

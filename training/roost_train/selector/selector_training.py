@@ -39,11 +39,12 @@ from roost_train.improvement.rollout_engine import InProcess, Player, RolloutEng
 from roost_train.improvement.selector_agent import SelectorAgent
 from roost_train.networks.placement_net import PlacementNet
 from roost_train.networks.policy_net import PolicyNet, fresh_net, net_of
+from roost_train.networks.selector_net import SelectorNet
 from roost_train.networks.slot_net import SlotNet
 from roost_train.release.gate_release import write_gate
 from roost_train.release.placement_release import write_placement
 from roost_train.release.selector_release import write_selector
-from roost_train.selector.selector_config import SelectorConfig, as_document
+from roost_train.selector.selector_config import SelectorConfig, WarmStart, as_document
 from roost_train.selector.selector_start import read_selector
 from roost_train.selector.training_report import write_training_report
 
@@ -101,6 +102,8 @@ class SelectorTraining:
         self.config, self.folder, self._tell = config, folder, tell
         if start is not None and config.episodes.slot is not Slot.ORDER:
             raise TrainError("--start continues a selector of the order slot only")
+        if config.warm_start is WarmStart.RESIDUAL and config.episodes.slot is not Slot.ORDER:
+            raise TrainError("warm_start: residual is of the order slot only")
         given = None if start is None else read_selector(start)
         self._given = None if given is None else given[0]
         numbers = asdict(config.episodes)
@@ -150,8 +153,10 @@ class SelectorTraining:
         if path.exists():
             return net_of(read_checkpoint(path))
         torch.manual_seed(self.config.imitation.seed)
-        net = self._given or fresh_net(self.config.episodes.slot)
-        if self._given is None and self.config.imitated_episodes:
+        is_residual = self.config.warm_start is WarmStart.RESIDUAL
+        begun = SelectorNet.residual() if is_residual else fresh_net(self.config.episodes.slot)
+        net = self._given or begun
+        if self._given is None and not is_residual and self.config.imitated_episodes:
             decisions = self._teachers(range(self.config.imitated_episodes))
             passes = self.config.imitation.passes
             imitate(

@@ -21,7 +21,7 @@ from roostd.app.observation.neighbour_losses import lost_frac
 from roostd.ops.files import FileTooLarge, read_bounded
 from roostd.state import DaemonState
 from roostd.telemetry.board import NodeReport
-from roostd.telemetry.foreign_memory import Foreign, foreign_memory
+from roostd.telemetry.foreign_memory import Foreign, ForeignMemory, foreign_memory
 from roostd.telemetry.probe_messages import column
 from roostd.telemetry.waste import (
     MOST_BYTES,
@@ -197,12 +197,7 @@ class WasteMeter:
         free = [gpu for gpu in range(spec.gpu_count) if mask >> gpu & 1]
         # On a node that Slurm does not use now, an administrator may test the GPUs.
         report = self._live_report(name) if usable else None
-        for gpu in range(spec.gpu_count):
-            self._look_at_memory(report, seen, (name, gpu), gpu in free)
-        if report is not None:
-            report.has_foreign_memory = any(
-                (name, gpu) in self._state.foreign for gpu in range(spec.gpu_count)
-            )
+        self._look_at_memory(name, report, seen, spec.gpu_count, mask)
         if not usable or not free:
             return
         reachable = min(
@@ -213,20 +208,28 @@ class WasteMeter:
         self._add(None, "half_free", half_free_count(free, self._partners_of(node)) * past_s)
 
     def _look_at_memory(
-        self, report: NodeReport | None, seen: _Seen, gpu: tuple[NodeName, int], is_free: bool
+        self, name: NodeName, report: NodeReport | None, seen: _Seen, gpu_count: int, free_mask: int
     ) -> None:
-        """Count a GPU whose memory processes of no job hold, once they have done so for long."""
-        state, found = self._state, None
-        holders = () if is_free else self._holders.get(gpu, ())
-        if report is not None and (is_free or holders):
-            found = foreign_memory(report, gpu[1], holders, state.job_ids)
-        counted_s = seen.lasting_s(gpu, found is not None)
-        self._add(None, "foreign", counted_s)
-        if found is None:
-            state.foreign.pop(gpu, None)
-        elif counted_s > 0 or gpu in state.foreign:
-            held_by = holders[0] if holders else None
-            state.foreign[gpu] = Foreign(found, held_by, seen.since_s[gpu])
+        """Count the GPUs whose memory processes of no job hold, once they have done so for long."""
+        foreign = self._state.foreign
+        holders = [
+            [] if free_mask >> gpu & 1 else self._holders.get((name, gpu))
+            for gpu in range(gpu_count)
+        ]
+        found: list[ForeignMemory | None] = [None] * gpu_count
+        if report is not None:
+            found = foreign_memory(report, holders, self._state.job_ids)
+        for index, memory in enumerate(found):
+            gpu = (name, index)
+            counted_s = seen.lasting_s(gpu, memory is not None)
+            self._add(None, "foreign", counted_s)
+            if memory is None:
+                foreign.pop(gpu, None)
+            elif counted_s > 0 or gpu in foreign:
+                held_by = next(iter(holders[index] or ()), None)
+                foreign[gpu] = Foreign(memory, held_by, seen.since_s[gpu])
+        if report is not None:
+            report.has_foreign_memory = any((name, gpu) in foreign for gpu in range(gpu_count))
 
     def _split_count(self, share: NodeShare) -> int:
         node = self._state.engine.cluster.index_of.get(share.node)
