@@ -276,7 +276,11 @@ class Engine:
     def _apply(self, event: Event, actions: list[Action]) -> None:
         match event:  # frequent events first: cases are compared from the top
             case JobQueued():
-                self._table.queue_job(event.job, event.at_s, actions, event.wait)
+                record = self._table.admit(event.job, event.at_s, actions, event.wait)
+                if record is not None and self._has_rare_rules:
+                    self._table.queue.add(record, event.at_s)
+                elif record is not None:
+                    self._pass.enqueue(record, event.at_s, actions)
             case JobStarted():
                 self._start(event, actions)
             case JobEnded():

@@ -10,6 +10,8 @@ from roost_slurm.hooks import heartbeat
 from roost_slurm.site import site_check
 from roost_slurm.site.config import HOOK_KEYS
 from roost_slurm.text import commands
+from roost_slurm.text.hostlist import expand
+from roost_slurm.text.scontrol import parse_nodes
 
 _TYPED = re.compile(r"gres/gpu:([A-Za-z][\w.-]*)")
 _INDEX = re.compile(r"[gs]\d+")
@@ -85,6 +87,23 @@ def daemon(looked: Looked) -> Iterator[Finding]:
     else:
         mode = f"enforces {','.join(beat.enforce)}" if beat.enforce else "enforces no partition"
         yield Finding("roostd", Level.FINE, f"runs and {mode}")
+
+
+def stranded_gpus(looked: Looked) -> Iterator[Finding]:
+    """Look for GPUs that slurmctld counts as used on nodes without a job; see gres_used."""
+    shown = parse_nodes(looked.machine.run(commands.show_nodes()).out)
+    stranded = {node.name: node.stranded_gpu_count for node in shown if node.stranded_gpu_count}
+    if not stranded:
+        return
+    suspended = looked.machine.run(commands.nodes_of_suspended_jobs())
+    if suspended.code:
+        return
+    for line in suspended.out.split():
+        for name in expand(line):
+            stranded.pop(name, None)
+    for name, count in sorted(stranded.items()):
+        text = f"slurmctld counts GPUs of node {name} as used ({count}), and no job is there"
+        yield Finding("gpus", Level.PROBLEM, text, "scontrol reconfigure; docs/faults.md, Slurm")
 
 
 def service_user(looked: Looked) -> Iterator[Finding]:
@@ -192,6 +211,7 @@ CONTROLLER: tuple[Check, ...] = (
     settings,
     preemption,
     typed_limits,
+    stranded_gpus,
     service_user,
     daemon,
     controller_hooks,

@@ -81,6 +81,24 @@ def test_what_check_config_says_is_passed_on(machine: FakeMachine) -> None:
     assert found.level is Level.ADVICE
 
 
+def test_gpus_that_slurm_has_stranded_are_a_problem(machine: FakeMachine) -> None:
+    used = "gpu:g0:1(IDX:0),gpu:g1:0(IDX:N/A)"
+    shown = "\n".join(
+        f"NodeName={name} CPUAlloc=0 CPUTot=4 RealMemory=10 AllocMem=0 State=IDLE"
+        f" Gres=gpu:g0:1,gpu:g1:1 GresUsed={used}"
+        for name in ("n1", "n2", "n3")
+    )
+    machine.answers["scontrol -a -F -d -o show nodes"] = Answer(0, shown, "")
+    machine.answers["squeue -a -h -t SUSPENDED"] = Answer(0, "n[2-3]\n", "")
+    (found,) = doctor_slurm.stranded_gpus(machine.looked())
+    assert found.level is Level.PROBLEM
+    assert "node n1 as used (1)" in found.text
+    assert found.cure.startswith("scontrol reconfigure")
+
+    machine.answers["squeue -a -h -t SUSPENDED"] = Answer(1, "", "Unable to contact slurmctld")
+    assert [*doctor_slurm.stranded_gpus(machine.looked())] == []
+
+
 HOOK = "/etc/slurm/hooks/prolog.sh"
 CONFIG = f"Prolog[0] = {HOOK}\n"
 SCRIPT = "#!/bin/sh\nROOST_SLURM=/opt/roost/bin/roost-slurm\n"
