@@ -107,16 +107,17 @@ def stranded_gpus(looked: Looked) -> Iterator[Finding]:
 
 
 def service_user(looked: Looked) -> Iterator[Finding]:
-    """Check that roostd runs as SlurmUser, and can see its configuration."""
+    """Check that the services run as SlurmUser, and that roostd sees its configuration."""
     user = looked.config.get("SlurmUser", "").partition("(")[0]
-    shown = looked.machine.run(
-        ("systemctl", "show", "--value", "--property=User", "roostd.service")
-    )
-    unit_user = shown.out.strip()
-    if user and unit_user and unit_user not in (user, "root"):
-        cure = f"systemctl edit roostd, and write [Service], User={user}, Group={user}"
-        text = f"roostd.service runs as {unit_user}, SlurmUser is {user}: Slurm refuses its updates"
-        yield Finding("user", Level.PROBLEM, text, cure)
+    for unit in ("roostd", "roost-unpin"):
+        shown = looked.machine.run(
+            ("systemctl", "show", "--value", "--property=User", f"{unit}.service")
+        )
+        unit_user = shown.out.strip()
+        if user and unit_user and unit_user not in (user, "root"):
+            cure = f"systemctl edit {unit}, and write [Service], User={user}, Group={user}"
+            text = f"{unit}.service runs as {unit_user}, SlurmUser is {user}: Slurm refuses updates"
+            yield Finding("user", Level.PROBLEM, text, cure)
     checked = looked.machine.run(("roostd", "check-config"))
     if checked.code:
         text = checked.complaint

@@ -66,9 +66,10 @@ def test_another_user_than_slurms_is_a_problem(machine: FakeMachine) -> None:
     machine.answers |= {"systemctl show": Answer(0, "slurm\n", ""), "roostd check-config": FINE}
     (found,) = doctor_slurm.service_user(machine.looked("SlurmUser = slurm(64030)\n"))
     assert (found.check, found.level) == ("roostd.yaml", Level.FINE)
-    first, _ = doctor_slurm.service_user(machine.looked("SlurmUser = slurmadm(9)\n"))
-    assert first.level is Level.PROBLEM
-    assert "User=slurmadm" in first.cure
+    *units, _ = doctor_slurm.service_user(machine.looked("SlurmUser = slurmadm(9)\n"))
+    assert [found.level for found in units] == [Level.PROBLEM] * 2
+    assert [found.text.split()[0] for found in units] == ["roostd.service", "roost-unpin.service"]
+    assert all("User=slurmadm" in found.cure for found in units)
 
 
 def test_what_check_config_says_is_passed_on(machine: FakeMachine) -> None:
