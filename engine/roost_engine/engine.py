@@ -26,7 +26,7 @@ from roost_engine.domain.events import (
     JobStarted,
     JobWithdrawn,
     LinksSeen,
-    LoadSeen,
+    LoadsSeen,
     MemorySeen,
     NodeLost,
     NodeSeen,
@@ -287,8 +287,8 @@ class Engine:
                 self._table.end(event)
             case Tick():
                 pass  # every event carries the time
-            case LoadSeen():
-                self.cluster.apply_load(event.name, event.load)
+            case LoadsSeen():
+                self.cluster.apply_loads(event.names, event.load)
             case SpeedSeen():
                 if (running := self._table.jobs.get(event.job_id)) is not None:
                     running.note_speed(event.speed_frac, event.at_s)

@@ -43,7 +43,7 @@ def random_cluster(
         cluster.hold(JobId(name), [NodeShare(seen.name, indices)])
         if random.random() < loaded_frac:
             load = [[random.random() for _ in range(4)] for _ in range(links.gpu_count)]
-            cluster.apply_load(seen.name, np.array(load, dtype=np.float32))
+            cluster.apply_loads((seen.name,), np.array(load, dtype=np.float32)[None])
     return cluster
 
 

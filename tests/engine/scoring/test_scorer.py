@@ -91,7 +91,7 @@ def test_a_load_that_is_known_counts() -> None:
     cluster, wanted = cluster_without_load(Random(1)), shape(1)
     load = np.full((8, 4), 0.5, dtype=np.float32)
     for name in cluster.names:
-        cluster.apply_load(name, load)
+        cluster.apply_loads((name,), load[None])
     candidates = find_candidates(cluster, job("1", wanted), wanted)
     assert not candidates.is_load_free
     _, decision = Scorer(HeuristicScore()).choose(candidates, 0.0)
