@@ -3,7 +3,7 @@
 A view is read from one snapshot of the queue and the view before it.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import replace
 from operator import attrgetter
 
@@ -26,8 +26,9 @@ from roostd.slurm.queue_view import (
 )
 from roostd.slurm.request import shares_of
 from roostd.slurm.reserved_gpus import Poll, ReservedGpus, job_id_of, reserved_gpus
-from roostd.slurm.rules.held_back import HoldingBack, is_pinned_comment
+from roostd.slurm.rules.held_back import HoldingBack, is_held_by_pin, is_pinned_comment
 from roostd.slurm.rules.opt_in import NodeKinds, kinds_of, starts_elsewhere
+from roostd.slurm.shared_gpus import SharedGpus, has_shared
 
 LEFT_BY_LIMIT = "left to Slurm, which holds it back"
 HELD = "; it is held"  # ends the reason of a job that is left to Slurm, while it is
@@ -71,6 +72,7 @@ def view(
         elif job.is_pending:
             for job_id in map(JobId, job.job_ids):
                 reading.add_pending(job, job_id)
+    reading.add_shared()
     reading.add_reserved()
     return reading.result()
 
@@ -106,9 +108,9 @@ class _Reading:
         self._forgotten_on: dict[JobId, frozenset[NodeName]] = {}
         self._requests: dict[JobId, Request | None] = {}
         self._runs: dict[JobId, RunFacts] = {}
+        self._shared = SharedGpus(gpu_nodes)
         self._holders: list[tuple[QueuedJob, tuple[NodeShare, ...]]] = []
-        self._polls: tuple[Poll, ...] = ()
-        self._reserved: Mapping[str, ReservedGpus] = {}
+        self._polls, self._reserved = tuple[Poll, ...](), dict[str, ReservedGpus]()
 
     def result(self) -> SlurmQueueView:
         """Return the view of the records added so far."""
@@ -150,10 +152,18 @@ class _Reading:
             self._lives.note(job_id, life)
             self._requests[job_id] = self._request(job, job_id, detail)
             self._runs[job_id] = self._run_facts(job)
+        if detail is not None and has_shared(detail):
+            self._shared.add(detail, self._run_facts(job).end_s)
         self._numbers[job.number] = job_id
 
+    def add_shared(self) -> None:
+        """Close GPUs with shards or MPS of running jobs to all others, as if a job held them."""
+        for job_id, share, end_s in self._shared.holders(self._running.values()):
+            self._running[job_id], self._runs[job_id] = (share,), RunFacts(end_s)
+            self._lives.now[job_id] = (0, 0.0, 0)
+
     def add_reserved(self) -> None:
-        """Close the GPUs of reservations to all jobs, as if a job held them.
+        """Close the GPUs of reservations likewise.
 
         That is in their windows, and before that while a waiting job would run into the window.
         """
@@ -333,7 +343,7 @@ class _Reading:
         return starts_elsewhere(spec, self._outside_kinds[partition], hidden)
 
     def _why_blocked(self, job: QueuedJob) -> str | None:
-        if job.priority == 0:
+        if job.priority == 0 and not is_held_by_pin(job.reason, job.admin_comment):
             return "is held"
         if job.dependency:
             return f"depends on {job.dependency}"[:LONGEST_REASON]

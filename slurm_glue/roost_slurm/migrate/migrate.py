@@ -6,14 +6,14 @@ while it is drained and empty, and the last nodes with a type only when no waiti
 """
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 from roost_slurm.text.hostlist import HostlistError, expand
 from roost_slurm.text.squeue import QueuedJob
-from roost_slurm.text.tres import TresError, parse_gres
+from roost_slurm.text.tres import GPU, TresError, parse_gres
 
 _INDEX = re.compile(r"[gs]\d+")
 
@@ -144,8 +144,15 @@ def _is_done(node: NodeState, wanted: Mapping[str, str]) -> bool:
 
 
 def _canonical(gres: str) -> object:
+    """Return what two texts of the same resources have in common.
+
+    Of `shard:8` Slurm shows how many each type of GPU has: `shard:g0:4,shard:g1:4`.
+    """
     try:
-        return sorted((e.name, e.kind or "", e.count) for e in parse_gres(gres))
+        counts = Counter[tuple[str, str]]()
+        for entry in parse_gres(gres):
+            counts[entry.name, (entry.kind or "") if entry.name == GPU else ""] += entry.count
+        return counts
     except TresError:
         return gres
 

@@ -77,8 +77,7 @@ def run(args: argparse.Namespace) -> int:
         if args.step:
             return _change(args, {step.node: step for step in steps})
     except (MigrateError, OSError, ValueError, subprocess.SubprocessError) as error:
-        why = str(getattr(error, "stderr", None) or error).strip()
-        print(f"roost-slurm migrate: {why}", file=sys.stderr)
+        print(f"roost-slurm migrate: {_why(error)}", file=sys.stderr)
         return BAD_INPUT
     for step in steps:
         if args.plan or step.stage is not Stage.DONE:
@@ -88,6 +87,14 @@ def run(args: argparse.Namespace) -> int:
         back = " --back" if args.back else ""
         print(f"next: roost-slurm migrate --step {ready[0].node}{back}")
     return UNFINISHED if left and args.check else 0
+
+
+def _why(error: Exception) -> str:
+    if isinstance(error, OSError) and error.filename is not None:
+        is_backup = str(error.filename).endswith(BACKUP)
+        cure = "; migrate has changed nothing here" if is_backup else ""
+        return f"{error.filename}: {error.strerror}{cure}"
+    return str(error).strip()
 
 
 def _steps(args: argparse.Namespace) -> list[Step]:

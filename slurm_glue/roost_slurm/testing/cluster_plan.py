@@ -45,6 +45,7 @@ class NodePlan:
     model: str = "a100"
     links: tuple[tuple[int, ...], ...] | None = None  # as in gres.conf Links=, -1 on the diagonal
     counted_model: str = ""  # a count-only gres of this name, one for each GPU
+    shard_count: int = 0  # of all GPUs together
     gres: str | None = None  # replaces the Gres= that follows from the above
     state: str = "UNKNOWN"  # CLOUD: Slurm hides the node while it is powered down
 
@@ -59,6 +60,8 @@ class NodePlan:
             entries = [f"gpu:g{i}:1" for i in range(self.gpu_count)]
         if self.counted_model:
             entries.append(f"{self.counted_model}:{self.gpu_count}")
+        if self.shard_count:
+            entries.append(f"shard:{self.shard_count}")
         return ",".join(entries)
 
 
@@ -133,6 +136,12 @@ class ClusterPlan:
     def counted_models(self) -> list[str]:
         """The names of the count-only gres."""
         return sorted({node.counted_model for node in self.nodes if node.counted_model})
+
+    @property
+    def other_gres(self) -> list[str]:
+        """The names of all gres beside those of gres_types."""
+        shards = ["shard"] if any(node.shard_count for node in self.nodes) else []
+        return [*self.counted_models, *shards]
 
     @property
     def max_gpu_count(self) -> int:
@@ -222,7 +231,7 @@ def slurm_conf(
         f"PrologFlags={plan.prolog_flags}",
         f"PrologEpilogTimeout={plan.prolog_epilog_timeout_s}",
         f"KillWait={plan.kill_wait_s}",
-        f"GresTypes={','.join([plan.gres_types, *plan.counted_models])}",
+        f"GresTypes={','.join([plan.gres_types, *plan.other_gres])}",
         "ReturnToService=2",
         "InactiveLimit=0",
         "MaxJobCount=50000",
@@ -280,6 +289,8 @@ def gres_conf(plan: ClusterPlan, folder: RunFolder) -> str:
         if node.counted_model:
             counted = f"Name={node.counted_model} Count={node.gpu_count} Flags=CountOnly"
             lines.append(f"NodeName={node.name} {counted}")
+        if node.shard_count:
+            lines.append(f"NodeName={node.name} Name=shard Count={node.shard_count}")
     return "\n".join(lines) + "\n"
 
 

@@ -35,6 +35,9 @@ _SLOT_KIND = re.compile(r"([gs])(\d{1,3})", re.ASCII)
 _INDEXED = re.compile(
     r"(?:(?<=,)|^)gpu:(?:([^,:()]{1,64}):)?\d{1,18}\(IDX:([\d,\-]*|N/A)\)", re.ASCII
 )
+_SHARED = re.compile(
+    r"(?:(?<=,)|^)(?:shard|mps):(?:[^,:()]{1,64}:)?\d{1,18}\(IDX:([\d,\-]*)\)", re.ASCII
+)
 _BYTES = {"": 1 << 20, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40, "P": 1 << 50}
 _MEMORY = re.compile(r"(\d{1,20}(?:\.\d{1,20})?)([KMGTP]?)[cn]?", re.ASCII)
 _AMOUNT = re.compile(r"(\d{1,20}(?:\.\d{1,20})?)([KMGTP]?)", re.ASCII)
@@ -159,6 +162,16 @@ def allocated_gpus(text: str) -> tuple[int, ...]:
     for match in _INDEXED.finditer(text):
         if match[2] not in ("", "N/A"):
             found.update((int(match[1][1:]),) if is_seat(match[1]) else parse_indices(match[2]))
+    return tuple(sorted(found))
+
+
+def shared_gpus(text: str) -> tuple[int, ...]:
+    """Read of which GPUs `GRES=` names parts: `shard:2(IDX:1),mps:50(IDX:3)` is (1, 3).
+
+    Raises:
+        TresError: the indices of a GPU cannot be read.
+    """
+    found = {index for match in _SHARED.finditer(text) for index in parse_indices(match[1])}
     return tuple(sorted(found))
 
 

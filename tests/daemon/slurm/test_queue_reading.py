@@ -109,6 +109,22 @@ async def test_a_reason_outlives_a_start_between_squeue_and_scontrol(watcher: Wa
         assert watcher.view.unmanaged[job_id].startswith("may get 49999999 nodes")
 
 
+async def test_a_job_that_slurm_holds_for_its_pin_waits_on(watcher: Watcher) -> None:
+    """So that it is placed again; a job that a user holds does not wait."""
+    (job_id,) = watcher.slurm.submit(gpus=2)
+    await watcher.poll()
+    snapshot = await watcher.slurm.queue()
+    (job,) = snapshot.jobs
+    stamp = "roost:lease was=TresPerNode:gres:gpu:2"
+    for reason, is_blocked in (("BadConstraints", False), ("JobHeldUser", True)):
+        held = replace(job, priority=0, reason=reason, admin_comment=stamp)
+        seen = replace(snapshot, jobs=(held,))
+        watcher.slurm.queue = lambda seen=seen: _same(seen)  # type: ignore[method-assign, misc]
+        await watcher.poll()
+        assert (job_id in watcher.view.blocked) is is_blocked
+        assert (job_id in watcher.view.waiting) is not is_blocked
+
+
 async def test_a_job_whose_partition_is_up_again_is_queued(watcher: Watcher) -> None:
     down = SiteRules(partitions={"main": Partition(name="main", state="DOWN")})
     watcher.site = SiteView(rules=down, hand_over_s=30.0)
@@ -252,6 +268,32 @@ async def test_a_job_that_was_pinned_once_shows_slurms_newest_priority(watcher: 
         (event,) = await watcher.poll()
         assert isinstance(event, JobQueued | JobChanged)
         assert event.job.priority == priority
+
+
+# -- GPUs in parts -----------------------------------------------------------------------------
+
+
+async def test_a_gpu_with_shards_of_a_running_job_is_held_by_one_job(watcher: Watcher) -> None:
+    (job_id,) = watcher.slurm.submit(gpus=1)
+    await watcher.pin(job_id, "n1", 3)
+    snapshot = await watcher.slurm.queue()
+    (job,) = snapshot.jobs
+    (held,) = snapshot.details[job.number].allocated
+    parts = replace(held, gpu_indices=(), shared_indices=held.gpu_indices)
+    details = {job.number: replace(snapshot.details[job.number], allocated=(parts,))}
+    seen = replace(snapshot, jobs=(replace(job, time_limit_s=60.0),), details=details)
+    watcher.slurm.queue = lambda: _same(seen)  # type: ignore[method-assign]
+    own, event = await watcher.poll()
+    assert isinstance(own, JobStarted)
+    assert isinstance(event, JobStarted)
+    assert [(share.node, share.gpu_indices) for share in own.shares] == [("n1", ())]
+    assert event.job_id == "shards n1:3"
+    assert event.shares == (NodeShare(NodeName("n1"), (3,)),)
+    assert event.end_s is not None
+    assert await watcher.poll() == ()
+    ended = replace(seen, jobs=())
+    watcher.slurm.queue = lambda: _same(ended)  # type: ignore[method-assign]
+    assert ("JobEnded", "shards n1:3") in await watcher.kinds()
 
 
 # -- reservations of GPUs ----------------------------------------------------------------------

@@ -219,6 +219,31 @@ async def test_a_job_that_does_not_wait_is_not_pinned(
     assert commands.updates == []
 
 
+@pytest.mark.parametrize(
+    ("reason", "comment", "is_unpinned"),
+    [
+        ("BadConstraints", "roost:lease was=TresPerNode:gres/gpu:2", True),
+        ("JobHeldUser", "roost:lease was=TresPerNode:gres/gpu:2", False),
+        ("BadConstraints", "roost:lease", False),  # the user's own request
+    ],
+)
+async def test_a_job_that_slurm_holds_for_its_pin_is_unpinned(
+    commands: RecordedCommands, port: SlurmCli, reason: str, comment: str, is_unpinned: bool
+) -> None:
+    """The types of its nodes changed between pin and start."""
+    record = re.sub(r"Priority=\d+", "Priority=0", RECORDS[LEASED])
+    record = re.sub(r"Reason=\S+", f"Reason={reason}", record)
+    record = record.replace("AdminComment=roost:lease", f"AdminComment={comment}")
+    commands.answer(f"job {LEASED}", record)
+    if is_unpinned:
+        assert await port.unpin(LEASED, 60) == reason
+        assert commands.updates[0]["StartTime"] == "now+60"
+        return
+    with pytest.raises(JobNotWaiting, match="is held, not waiting"):
+        await port.unpin(LEASED, 60)
+    assert commands.updates == []
+
+
 @pytest.mark.parametrize(("owner", "is_mine"), [("1f", True), ("2e", False)])
 async def test_a_job_that_another_roostd_has_leased_is_never_changed(
     commands: RecordedCommands, owner: str, is_mine: bool
@@ -339,6 +364,32 @@ async def test_a_thousand_jobs_are_renewed_in_three_calls_though_some_are_gone(
     commands.answer("update", SlurmRefused(("scontrol",), 1, "Access/permission denied"))
     with pytest.raises(SlurmRefused):
         await port.renew([JobId("5000")], 60)
+
+
+async def test_a_reason_that_slurm_refuses_keeps_only_a_few_others_back(
+    commands: RecordedCommands, port: SlurmCli
+) -> None:
+    queue = read(RELEASE, "squeue.txt")
+    (leased,) = (line for line in queue.splitlines() if "roost:lease" in line)
+    numbers = [str(number) for number in range(5_000, 5_006)]
+    copies = [re.sub(rf"^{LEASED}\x1f{LEASED}\x1f", f"{n}\x1f{n}\x1f", leased) for n in numbers]
+    commands.answer("queue", "\n".join([*queue.splitlines(), *copies]) + "\n")
+    for number in numbers:
+        shown = RECORDS[LEASED].replace(f"JobId={LEASED} ", f"JobId={number} ")
+        commands.answer(f"job {number}", shown)
+    reasons = {JobId(number): f"waits for node n{number}" for number in numbers}
+    refused = SlurmRefused(("scontrol",), 1, "Access/permission denied")
+
+    commands.answer("update", refused, "")
+    with pytest.raises(SlurmRefused, match="Access/permission denied"):
+        await port.announce(reasons)
+    assert [update["jobid"] for update in commands.updates] == numbers
+
+    commands.updates.clear()
+    commands.answer("update", refused)  # slurmctld has gone: not a deadline for each of them
+    with pytest.raises(SlurmRefused):
+        await port.announce(reasons)
+    assert len(commands.updates) == 3
 
 
 @pytest.mark.slurm

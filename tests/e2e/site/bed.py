@@ -44,6 +44,7 @@ def site(
     model_names: tuple[str, ...] = (),
     counts_models: bool = False,
     socket_count: int = 1,
+    shard_count: int = 0,
     cloud_nodes: tuple[str, ...] = (),
     **slurm: object,
 ) -> Iterator[Stack]:
@@ -56,13 +57,16 @@ def site(
         model_names: GPU models that users may name.
         counts_models: whether each of them has a count-only gres.
         socket_count: of each node.
+        shard_count: of each node's GPUs.
         cloud_nodes: names of nodes with State=CLOUD.
         slurm: fields of ClusterPlan that differ.
     """
 
     def amend(plan: ClusterPlan) -> ClusterPlan:
         plan = replace(plan, requeue_delay_s=REQUEUE_DELAY_S, **slurm)  # type: ignore[arg-type]
-        nodes = [replace(node, socket_count=socket_count) for node in plan.nodes]
+        nodes = [
+            replace(node, socket_count=socket_count, shard_count=shard_count) for node in plan.nodes
+        ]
         nodes = [
             replace(node, state="CLOUD") if node.name in cloud_nodes else node for node in nodes
         ]

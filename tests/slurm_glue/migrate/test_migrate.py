@@ -77,3 +77,14 @@ def test_types_that_are_no_indices() -> None:
     assert kinds_of("gpu:a100:2,gpu:g3:1,gpu:s1:1,shard:4") == {"a100"}
     assert kinds_of("(null)") == frozenset()
     assert kinds_of("???") == frozenset()
+
+
+@pytest.mark.parametrize(
+    "shown", ["gpu:a100:2,shard:a100:8,nvme:4", "gpu:a100:1,gpu:a100:1,shard:a100:8,nvme:4"]
+)
+def test_a_node_is_done_however_slurm_shows_its_resources(shown: str) -> None:
+    """Slurm shows how many shards each type of GPU has."""
+    (step,) = plan([NodeState("gpu1", shown, "idle")], {"gpu1": "gpu:a100:2,nvme:4,shard:8"}, [])
+    assert step.stage is Stage.DONE
+    (step,) = plan([NodeState("gpu1", shown, "idle")], {"gpu1": "gpu:a100:2,nvme:4,shard:4"}, [])
+    assert step.stage is Stage.EMPTY

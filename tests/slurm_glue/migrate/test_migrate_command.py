@@ -166,6 +166,24 @@ def test_slurmds_copy_of_the_controllers_files_is_left_alone(
     assert (slurm.etc / "slurm.conf").read_text() == CONF
 
 
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--features",), "etc/slurm.conf: Is a directory\n"),
+        (("--plan", "--back"), "before-roost: No such file or directory; migrate has changed"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_named(
+    slurm: FakeSlurm, capsys: pytest.CaptureFixture[str], options: tuple[str, ...], said: str
+) -> None:
+    (slurm.etc / "slurm.conf").unlink()
+    (slurm.etc / "slurm.conf").mkdir()
+    assert slurm.migrate(*options) == 2
+    told = capsys.readouterr().err
+    assert said in told
+    assert "Errno" not in told
+
+
 def test_slurm_that_does_not_answer_is_said(
     slurm: FakeSlurm, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -44,6 +44,15 @@ def test_allocated_gpus_cpus_and_memory_are_read_per_node(release: str) -> None:
     assert len(held) == len(set(held)) == 7
 
 
+def test_gpus_of_shards_are_read_beside_whole_ones() -> None:
+    """As 22.05 shows them: GRES=shard:1(IDX:0)."""
+    record = read("22.05", "show_job.txt").splitlines()
+    typed = next(line for line in record if line.startswith(f"JobId={numbers('22.05')['no-gpu']} "))
+    shards = re.sub(r"( Mem=\d+ GRES=)\S*", r"\1shard:1(IDX:3)", typed)
+    ((node,),) = (job.allocated for job in parse_jobs(shards).values())
+    assert (node.gpu_indices, node.shared_indices) == ((), (3,))
+
+
 @pytest.mark.parametrize("release", RELEASES)
 def test_what_squeue_does_not_tell_is_read(release: str) -> None:
     jobs = recorded(release)

@@ -91,6 +91,19 @@ def test_allocated_indices_are_read(text: str, indices: tuple[int, ...]) -> None
     assert allocated_gpus(text) == indices
 
 
+@pytest.mark.parametrize(
+    ("text", "indices"),
+    [
+        ("shard:2(IDX:1)", (1,)),
+        ("gpu:g0:1(IDX:0),shard:g2:9(IDX:2-3),mps:50(IDX:7)", (2, 3, 7)),
+        ("shard:g0:0(IDX:N/A),shard:g1:0(IDX:)", ()),
+        ("gpu:shard:1(IDX:4),nvme:1(IDX:5),myshard:1(IDX:6)", ()),
+    ],
+)
+def test_gpus_that_are_allocated_in_parts_are_read(text: str, indices: tuple[int, ...]) -> None:
+    assert tres.shared_gpus(text) == indices
+
+
 @pytest.mark.parametrize("text", ["1-", "-3", "5-2", "a", "1-99999999", "²"])
 def test_indices_that_are_none_are_refused(text: str) -> None:
     with pytest.raises(TresError):

@@ -16,6 +16,7 @@ from roost_slurm.text.stamp import parse_stamp
 from roostd.slurm.rules.reasons import ReasonClass, reason_class
 from roostd.slurm.rules.site_rules import SiteRules
 
+_NO_SUCH_GPUS = "BadConstraints"
 RETRY_S = 5.0
 
 Kin: TypeAlias = tuple[int, str, str, str, str]  # user, account, QoS, partition, licenses
@@ -114,3 +115,12 @@ def is_pinned_comment(admin_comment: str) -> bool:
     """Return whether an admin comment says that Roost has pinned the job."""
     stamp = parse_stamp(admin_comment) if " was=" in admin_comment else None
     return stamp is not None and bool(stamp.was)
+
+
+def is_held_by_pin(reason: str, admin_comment: str) -> bool:
+    """Return whether Slurm holds a job, with priority 0, as no node has the GPUs of its pin.
+
+    It is as if a user held it, but the next pin, or taking this one back, ends that: any update of
+    its nodes or its begin gives it a priority again (22.05, measured).
+    """
+    return reason == _NO_SUCH_GPUS and is_pinned_comment(admin_comment)

@@ -7,7 +7,13 @@ import pytest
 from roost_engine.domain.model import JobId
 from roost_slurm.text.partitions import Partition
 from roost_slurm.text.squeue import QueuedJob
-from roostd.slurm.rules.held_back import RETRY_S, HeldBack, HeldBackJobs, HoldingBack
+from roostd.slurm.rules.held_back import (
+    RETRY_S,
+    HeldBack,
+    HeldBackJobs,
+    HoldingBack,
+    is_held_by_pin,
+)
 from roostd.slurm.rules.site_rules import SiteRules
 
 PINNED = "roost:lease was=TresPerJob:gres:gpu:2"
@@ -87,3 +93,18 @@ def test_a_job_that_only_waits_its_turn_is_not_held_back(reason: str) -> None:
 
 def test_the_reason_of_a_job_that_is_not_pinned_says_nothing() -> None:
     assert Views().judge(10.0, pending(1, "QOSMaxGRESPerUser", "roost:lease")) == [None]
+
+
+@pytest.mark.parametrize(
+    ("reason", "admin_comment", "is_held"),
+    [
+        ("BadConstraints", "roost:lease was=TresPerNode:gres/gpu:2", True),
+        ("JobHeldUser", "roost:lease was=TresPerNode:gres/gpu:2", False),
+        ("BadConstraints", "roost:lease", False),
+        ("BadConstraints", "", False),
+    ],
+)
+def test_only_a_pinned_job_is_held_by_its_pin(
+    reason: str, admin_comment: str, is_held: bool
+) -> None:
+    assert is_held_by_pin(reason, admin_comment) is is_held
