@@ -6,13 +6,13 @@ import numpy as np
 from numpy.random import Generator
 
 from roost_engine.domain.actions import Place
-from roost_engine.domain.events import JobStarted, LoadSeen, NodeSeen
+from roost_engine.domain.events import JobStarted, NodeSeen
 from roost_engine.domain.model import JobId, JobSpec, NodeName, Shape
 from roost_engine.domain.topology import LinkMatrix, parse_topo_matrix
 from roost_engine.engine import Engine, EngineConfig
 from roost_engine.job_record import shares_of
 from roost_engine.plugins.plugins import Policies
-from roost_engine.testing.builders import job, node, share, topology
+from roost_engine.testing.builders import job, load_seen, node, share, topology
 from roost_probe.testing.matrix import sample_text
 
 KINDS = ("bridges8", "cube8", "nvswitch8", "pcie8")
@@ -43,7 +43,7 @@ def _add_node(engine: Engine, number: int, links: LinkMatrix, rng: Generator) ->
         shares = (share(name, *gpus, cpu_count=8 * len(gpus)),)
         engine.step(JobStarted(at_s=0.0, job_id=JobId(f"on-{name}-{position}"), shares=shares))
     load = rng.random((GPUS_PER_NODE, 4)) * [1.0, 1.0, 50e9, 400e9]
-    seen = LoadSeen(at_s=0.0, name=NodeName(name), load=load.astype(np.float32))
+    seen = load_seen(at_s=0.0, name=NodeName(name), load=load.astype(np.float32))
     engine.step(seen)
 
 

@@ -13,11 +13,12 @@ from typing import Any
 
 from roost_engine.domain.model import JobId, NodeName
 from roost_slurm.text.commands import Argv
+from roost_slurm.text.hostlist import expand
 from roost_slurm.text.scontrol import AllocatedNode, JobDetail
 from roost_slurm.text.squeue import QueuedJob, SlurmJobState
 from roostd.slurm.port import QueueSnapshot, SlurmNode
 from roostd.testing.slurm_stand_in import SlurmStandIn
-from roostd.testing.slurm_stand_in_job import FreeNode, StandInJob, Wanted
+from roostd.testing.slurm_stand_in_job import FreeNode, StandInJob, Wanted, allocate, hold
 
 _SLICE = 200  # jobs: their records take about 10 ms to make
 _UPDATED_AT_ONCE = 400  # jobs, as by one call of scontrol
@@ -147,7 +148,7 @@ class CrowdedSlurm(SlurmStandIn):
         self._forget(job.job_id)
         super()._try_to_start(job, now_s)
         if job.allocated:
-            self._free_known = None
+            self._hold(job.allocated)
         elif job.begin_epoch_s <= now_s:
             self._stuck.add(job.job_id)
 
@@ -169,11 +170,21 @@ class CrowdedSlurm(SlurmStandIn):
         # Leases end where the machine is too slow to renew them; each such job asks every node.
         wanted = Wanted.of(job, max(job.node_range[0], 1))
         free = self._free()
+        if job.required_nodes:  # a pin: Slurm takes no other node where these are enough
+            alone = {name: free[name] for name in map(NodeName, expand(job.required_nodes))}
+            if found := allocate(job, self._nodes, alone):
+                return found
         if self._most_free is None:
             self._most_free = max((len(node.gpus) for node in free.values()), default=0)
         if wanted is not None and wanted.gpu_count > self._most_free:
             return None
         return super()._allocate(job)
+
+    def _hold(self, allocated: Sequence[AllocatedNode]) -> None:
+        """Take what a job got out of what is free: to count 5,000 nodes takes 5 ms."""
+        if self._free_known is not None:
+            hold(self._free_known, allocated)
+            self._most_free = None
 
     def _queued(self, job: StandInJob) -> QueuedJob:
         if job.job_id not in self._queued_known:

@@ -60,6 +60,7 @@ def measure(
     with StandInDaemon(node_count, program=program) as daemon:
         senders = [
             context.Process(
+                daemon=True,  # they would outlive a benchmark that fails
                 target=send_all,
                 args=(daemon.probes, range(start, node_count, SENDER_COUNT), stop, counts),
             )

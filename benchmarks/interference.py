@@ -97,7 +97,7 @@ def main() -> int:
 
     def load(node_count: int) -> None:
         for number in range(node_count):
-            nodes.apply_load(_name(number), rng.random((8, 4), dtype=np.float32))
+            nodes.apply_loads((_name(number),), rng.random((8, 4), dtype=np.float32)[None])
 
     figures: dict[str, object] = {
         "policy": model.name,

@@ -68,7 +68,7 @@ class LoneNode:
         busy = indices_of(~free_mask & (1 << self._gpu_count) - 1)
         self._cluster.hold(OTHERS, (NodeShare(NODE, busy),))
         load = self._rng.random((self._gpu_count, 4)) * (1, 1, BUSY_BYTES_PER_S, BUSY_BYTES_PER_S)
-        self._cluster.apply_load(NODE, load.astype(np.float32))
+        self._cluster.apply_loads((NODE,), load.astype(np.float32)[None])
         shape = Shape(node_count=1, gpus_per_node=gpu_count)
         job = JobSpec(job_id=JobId("2"), user_id=0, partition=PARTITION, shapes=(shape,))
         candidates = find_candidates(self._cluster, job, shape)

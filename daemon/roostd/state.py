@@ -8,7 +8,7 @@ from roost_engine.domain.events import WaitSoFar
 from roost_engine.domain.model import JobId, NodeName, NodeShare
 from roost_engine.engine import Engine
 from roost_engine.forecast.forecast import Forecast
-from roost_engine.job_record import JobRecord, KnownJob
+from roost_engine.job_record import WAITS, JobRecord, KnownJob
 from roost_engine.policies.canary import Slot
 from roost_formats.journal.past_jobs import PastJob
 from roost_formats.journal.shadow import ShadowChoice
@@ -140,6 +140,7 @@ class DaemonState:
         journal_fault: empty while the journal is written.
         node_states: Slurm's state of each node, in full: "mixed+drain".
         untyped_nodes: the partitions of each node whose GPUs do not have types by index.
+        stranded_gpus: how many GPUs Slurm counts as used on nodes without a job.
         hidden_nodes: by partition, nodes that Slurm wakes for its jobs and shows nowhere.
         job_ids: the JobId of each of Slurm's numeric ids: the two differ for tasks of arrays.
         owners: of every job in Slurm's queue, and of ended jobs that the engine remembers.
@@ -150,6 +151,8 @@ class DaemonState:
         reported_runs: the last jobs that the controller's hooks reported, of any kind.
         owner_fault: why another roostd steers the cluster; empty: none does.
         held_back_count: waiting jobs that one of Slurm's own rules holds back.
+        pinned_in_slurm: waiting jobs that have the request of a pin, by the last poll: also of one
+            that this daemon does not remember, since the job ran or was held meanwhile.
         settle_until_s: engine time before which each requeued job that waits must not start.
         avoided_nodes: by job, nodes where Slurm has not started it in time, and engine time until
             which it is not placed there.
@@ -199,6 +202,7 @@ class DaemonState:
     journal_fault: str = ""
     node_states: dict[NodeName, str] = field(default_factory=dict)
     untyped_nodes: Mapping[NodeName, tuple[str, ...]] = field(default_factory=dict)
+    stranded_gpus: Mapping[NodeName, int] = field(default_factory=dict)
     hidden_nodes: Mapping[str, frozenset[NodeName]] = field(default_factory=dict)
     job_ids: dict[int, JobId] = field(default_factory=dict)
     owners: dict[JobId, Owner] = field(default_factory=dict)
@@ -208,6 +212,7 @@ class DaemonState:
     reported_runs: dict[JobId, ReportedRun] = field(default_factory=dict)
     owner_fault: str = ""
     held_back_count: int = 0
+    pinned_in_slurm: frozenset[JobId] = frozenset()
     settle_until_s: Mapping[JobId, float] = field(default_factory=dict)
     avoided_nodes: dict[JobId, tuple[frozenset[NodeName], float]] = field(default_factory=dict)
     unsure_nodes: frozenset[NodeName] = frozenset()
@@ -242,6 +247,23 @@ class DaemonState:
             return self.slurm_fault
         waits_s = self.clock.now_s() - self.slurm_asked_s
         return f"no answer for {waits_s:.0f} s" if waits_s > SLOW_ANSWER_S else ""
+
+    def stranded_fault(self) -> str:
+        """Return what Slurm does not give to jobs, and the cure; empty: nothing."""
+        count, names = sum(self.stranded_gpus.values()), sorted(self.stranded_gpus)
+        if not names:
+            return ""
+        more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+        return (
+            f"slurmctld counts GPUs as used where no job is: {count} of"
+            f" {', '.join(names[:3])}{more}; cure: scontrol reconfigure"
+        )
+
+    def held_nodes(self) -> frozenset[NodeName]:
+        """Return the nodes where jobs that have started hold GPUs, suspended jobs too."""
+        shares, known_jobs = self.engine.cluster.shares, self.engine.known_jobs()
+        jobs = [job_id for job_id, job in known_jobs if job.state not in WAITS]
+        return frozenset(share.node for job_id in jobs for share in shares(job_id))
 
     def untyped_partitions(self) -> frozenset[str]:
         """Return the enforced partitions with nodes on which no job can be pinned to its GPUs."""

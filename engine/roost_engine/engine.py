@@ -26,7 +26,7 @@ from roost_engine.domain.events import (
     JobStarted,
     JobWithdrawn,
     LinksSeen,
-    LoadSeen,
+    LoadsSeen,
     MemorySeen,
     NodeLost,
     NodeSeen,
@@ -276,15 +276,19 @@ class Engine:
     def _apply(self, event: Event, actions: list[Action]) -> None:
         match event:  # frequent events first: cases are compared from the top
             case JobQueued():
-                self._table.queue_job(event.job, event.at_s, actions, event.wait)
+                record = self._table.admit(event.job, event.at_s, actions, event.wait)
+                if record is not None and self._has_rare_rules:
+                    self._table.queue.add(record, event.at_s)
+                elif record is not None:
+                    self._pass.enqueue(record, event.at_s, actions)
             case JobStarted():
                 self._start(event, actions)
             case JobEnded():
                 self._table.end(event)
             case Tick():
                 pass  # every event carries the time
-            case LoadSeen():
-                self.cluster.apply_load(event.name, event.load)
+            case LoadsSeen():
+                self.cluster.apply_loads(event.names, event.load)
             case SpeedSeen():
                 if (running := self._table.jobs.get(event.job_id)) is not None:
                     running.note_speed(event.speed_frac, event.at_s)

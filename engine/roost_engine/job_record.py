@@ -90,7 +90,7 @@ class ObservedJob:
         return at_s - self.started_s
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True)  # not kw_only: made once a job, and names double what that costs
 class JobRecord:
     """What the engine knows of a job under Roost. Read-only for everything but the engine.
 

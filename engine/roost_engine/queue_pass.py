@@ -74,6 +74,48 @@ class QueuePass:
         self._standing, self._released, self._promises = standing, released, promises
         self._team = team
         self.reserved: NodeSet = NO_NODES
+        has_plain_rules = policies.gate.is_open and table.queue.is_keyed and team is None
+        self._places_at_once = has_plain_rules and not standing.is_on
+        # What was proposed to a job before the pass in which it is tried.
+        self._proposed: tuple[JobRecord, Candidates] | None = None
+
+    def enqueue(self, record: JobRecord, at_s: float, actions: list[Action]) -> None:
+        """Queue a job that may be offered GPUs, or place it where a pass would try no other job.
+
+        Most jobs that start as they come do so while no other job can. To place such a job here
+        comes to the same as to queue it and to begin a pass, in two thirds of the time.
+
+        Args:
+            record: of the job, which waits and is not queued.
+            at_s: engine time.
+            actions: receives what follows.
+        """
+        queue = self._table.queue
+        if not self._places_at_once or not self._would_try_only(record.spec, at_s):
+            queue.add(record, at_s)
+            return
+        key = record.sort_key = queue.key_for(record, at_s)
+        candidates = self._candidates.propose(self._cluster, record.spec, NO_NODES, at_s)
+        if not candidates.options:
+            self._proposed = record, candidates
+            queue.add(record, at_s, key)
+            return
+        queue.note_passing()
+        self.reserved = NO_NODES
+        self._take(record, candidates, at_s, actions)
+
+    def _would_try_only(self, job: JobSpec, at_s: float) -> bool:
+        """Return whether this step would try this job and no other one, without further rules."""
+        table, queue = self._table, self._table.queue
+        if self._cluster.free.freed or (table.alarms and table.alarms[0][0] <= at_s):
+            return False
+        if job.quotas or job.node_quotas or queue.limited or table.clearing:
+            return False
+        if job.preempts or queue.has_preemptors or self._standing.preemptors:
+            return False
+        if self._released.is_active or self._config.window_count < 1:
+            return False
+        return queue.would_try_only(job, at_s - self._config.patience_s)
 
     def run(self, at_s: float, actions: list[Action], window_count: int) -> None:
         """Offer GPUs to the queued jobs in order.
@@ -97,7 +139,9 @@ class QueuePass:
         for group, job_id in queue.offers(inf if standing.is_on else impatient_s):
             record = table.jobs[job_id]
             is_fixed = standing.is_final and record.standing is not None
-            if is_fixed or not self._is_blocked(group, reserved, placed_count):
+            # Groups that were not tried yet are nearly all: those cost no call.
+            is_untried = is_fixed or group.last_failure is None
+            if is_untried or not self._is_blocked(group, reserved, placed_count):
                 if try_count == window_count:
                     queue.postpone()
                     return
@@ -106,12 +150,12 @@ class QueuePass:
                     continue
             if standing.is_on and standing.is_head(record, at_s) and reservation is None:
                 reservation = standing.pin_head(record, at_s, actions)
-            is_impatient = record.queued_s <= impatient_s
-            if is_impatient and self._config.passing is Passing.NOBODY:
-                self.reserved, reservation = EVERY_NODE, None
-                break
-            if is_impatient and reservation is None:
-                reservation = self._reserve(record.spec, at_s)
+            if record.queued_s <= impatient_s:
+                if self._config.passing is Passing.NOBODY:
+                    self.reserved, reservation = EVERY_NODE, None
+                    break
+                if reservation is None:
+                    reservation = self._reserve(record.spec, at_s)
             if reservation is None:
                 continue
             self.reserved = reserved = cleared | reservation.nodes
@@ -124,10 +168,10 @@ class QueuePass:
             standing.end_pass(at_s, actions)
 
     def _is_blocked(self, group: Group, reserved: NodeSet, placed_count: int) -> bool:
-        """Whether a try would find no capacity, also after what this pass has placed."""
+        """Whether one more try would find no capacity, also after what this pass has placed."""
         if group.is_blocked(reserved):
             return True
-        if group.last_failure is None or self._scorer.decision_count == placed_count:
+        if self._scorer.decision_count == placed_count:
             return False
         group.refresh_hints(self._cluster, self._candidates)
         return group.is_blocked(reserved)
@@ -194,7 +238,11 @@ class QueuePass:
                 self._table.queue.defer(job_id)
                 return True
         full, limit = self._full_nodes(job) if job.node_quotas else (NO_NODES, "")
-        candidates = self._candidates.propose(self._cluster, job, reserved | full, at_s)
+        proposed, self._proposed = self._proposed, None
+        if proposed is not None and proposed[0] is record:
+            candidates = proposed[1]
+        else:
+            candidates = self._candidates.propose(self._cluster, job, reserved | full, at_s)
         if candidates.options:
             self._offer(job_id, record, candidates, at_s, actions)
             if earlier is not None and group.job_ids:
@@ -245,6 +293,12 @@ class QueuePass:
                 self._table.queue.defer(job_id)
                 report_wait(record, verdict.reason, verdict.until_s, actions)
                 return
+        self._take(record, candidates, at_s, actions)
+
+    def _take(
+        self, record: JobRecord, candidates: Candidates, at_s: float, actions: list[Action]
+    ) -> None:
+        """Place a job on the best of its candidates."""
         placement, decision = self._scorer.choose(candidates, at_s, record.spec)
         record.last_try = candidates
         self.place(record, seated(record.spec, placement), decision, at_s, actions)

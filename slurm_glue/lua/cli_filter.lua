@@ -14,6 +14,8 @@ local function is_step(options)
 end
 
 local function translate(options)
+  -- -M: of another cluster the types may be models, as without Roost; its own scripts know.
+  if (options.clusters or "") ~= "" then return end
   local changed, models, model = {}, set_of(MODELS), nil
   for _, name in ipairs(OPTIONS) do
     -- The value of --gres names the gres, that of --gpus does not: "gres:gpu:h100:2", "h100:2".

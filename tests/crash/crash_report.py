@@ -26,8 +26,9 @@ class Report:
         requeued_ahead_count: jobs whose launch was lost, and that Slurm requeued to begin two
             minutes later (the life of a credential). It does that without Roost too: `--control`.
         left_count: jobs that were not over long after the last kill.
-        reconfigured_count: those of them that ran after `scontrol reconfigure`, which asks each
-            node for its GPUs again: slurmctld 22.05 may not know them after a restart.
+        reconfigured_count: those of them that ran after `scontrol reconfigure`.
+        stranded_gpu_count: GPUs that slurmctld counted as used on idle nodes before that; it does
+            that without Roost too: tests/slurm_glue/text/test_gres_used.py.
         left_on: the state and the GPUs of each node before that, as Slurm showed them.
         problems: each broken promise, in words.
         logs: the folder with the logs of all parts; "" where there is no problem.
@@ -45,6 +46,7 @@ class Report:
     requeued_ahead_count: int = 0
     left_count: int = 0
     reconfigured_count: int = 0
+    stranded_gpu_count: int = 0
     left_on: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     logs: str = ""
@@ -73,7 +75,8 @@ class Report:
             print(f"Slurm requeued {self.requeued_ahead_count} jobs to begin two minutes later.")
         if self.left_count:
             ran = f"{self.reconfigured_count} of the {self.left_count} jobs left ran"
-            print(f"{ran} after `scontrol reconfigure`. Before it Slurm's nodes were:")
+            stranded = f"{self.stranded_gpu_count} GPUs stranded"
+            print(f"{ran} after `scontrol reconfigure`. Slurm's nodes were, {stranded}:")
             print("\n".join(f"  {node}" for node in self.left_on))
         for problem in self.problems:
             print(f"BROKEN: {problem}")

@@ -20,8 +20,7 @@ def keep_logs(folders: Iterable[Path]) -> Path:
 def gpus_of_nodes(shown: str) -> list[str]:
     """Return the state and the GPUs of each node.
 
-    A slurmctld 22.05 that was restarted may show a node as idle before it knows the node's GPUs,
-    and starts no job there until then. GresUsed tells that apart from GPUs that it takes for used.
+    GresUsed tells which GPUs slurmctld takes for used; see roost_slurm.text.gres_used.
 
     Args:
         shown: what `scontrol -d -o show nodes` printed.

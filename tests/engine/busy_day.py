@@ -11,7 +11,7 @@ from random import Random
 import numpy as np
 
 from roost_engine.domain.actions import Action, Place
-from roost_engine.domain.events import JobChanged, JobWithdrawn, LoadSeen, NodeSeen
+from roost_engine.domain.events import JobChanged, JobWithdrawn, NodeSeen
 from roost_engine.domain.model import JobId, JobSpec, NodeName
 from roost_engine.engine import EngineConfig
 from roost_engine.job_record import JobState
@@ -19,6 +19,7 @@ from roost_engine.testing.builders import (
     EngineHarness,
     bridges,
     job,
+    load_seen,
     node,
     nvswitch,
     shape,
@@ -72,7 +73,7 @@ def _happen(harness: EngineHarness, random: Random, number: int, names: list[str
             load = [[random.random(), random.random(), 1e10, 1e11] for _ in range(8)]
             name = NodeName(random.choice(names))
             loads = np.array(load, dtype=np.float32)
-            harness.feed(LoadSeen(at_s=harness.now_s, name=name, load=loads))
+            harness.feed(load_seen(at_s=harness.now_s, name=name, load=loads))
 
 
 def _some_job(job_id: str, random: Random, at_s: float, names: list[str]) -> JobSpec:

@@ -30,10 +30,11 @@ from roost_engine.domain.actions import (
     Wait,
     WakeAt,
 )
-from roost_engine.domain.events import Event, GpuHealthChanged, LoadSeen
+from roost_engine.domain.events import Event, GpuHealthChanged
 from roost_engine.domain.model import Placement
 from roost_engine.engine import Engine, EngineConfig
 from roost_engine.plugins.plugins import Policies
+from roost_engine.testing.builders import load_seen
 from roost_sim.catalogue.compositions import find_policy
 from roost_sim.clusters.cluster_spec import (
     ClusterSpec,
@@ -190,7 +191,7 @@ def _telemetry(engine: Engine, random: Random, at_s: float, *, has_faults: bool)
     ]
     if count:
         loads = np.array(load, dtype=np.float32)
-        yield LoadSeen(at_s=at_s, name=names[row], load=loads)
+        yield load_seen(at_s=at_s, name=names[row], load=loads)
 
 
 def _spelled(action: Action) -> tuple[object, ...]:

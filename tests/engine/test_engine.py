@@ -10,7 +10,7 @@ from tests.engine.engine_questions import change, decision, impatient, withdraw
 
 from roost_engine.domain.actions import Place, Wait, WakeAt
 from roost_engine.domain.errors import UnknownJob
-from roost_engine.domain.events import LoadSeen, SharingWithdrawn
+from roost_engine.domain.events import SharingWithdrawn
 from roost_engine.domain.model import JobId, NodeName
 from roost_engine.engine import EngineConfig
 from roost_engine.job_record import JobState, ObservedJob
@@ -20,6 +20,7 @@ from roost_engine.testing.builders import (
     EngineHarness,
     bridges,
     job,
+    load_seen,
     node,
     placed,
     shape,
@@ -107,7 +108,7 @@ def test_the_heuristic_answers_for_a_broken_score_policy(
 def test_prefers_the_less_loaded_of_equal_placements(make_harness: HarnessFactory) -> None:
     harness = make_harness([node("a"), node("b")], bridges())
     busy = np.full((8, 4), 0.5, dtype=np.float32)
-    assert harness.feed(LoadSeen(at_s=0.0, name=NodeName("a"), load=busy)) == ()
+    assert harness.feed(load_seen(at_s=0.0, name=NodeName("a"), load=busy)) == ()
     harness.queue(job("1", gpus=2))
     assert harness.placement("1").nodes == ("b",)
 
@@ -118,7 +119,7 @@ def test_a_probe_that_calls_allocated_gpus_idle_frees_none(make_harness: Harness
     free = [gpu for gpu in range(8) if f"a:{gpu}" not in harness.gpus("1")]
     load = np.zeros((8, 4), dtype=np.float32)
     load[free] = 1.0
-    harness.feed(LoadSeen(at_s=1.0, name=NodeName("a"), load=load))
+    harness.feed(load_seen(at_s=1.0, name=NodeName("a"), load=load))
     harness.queue(job("2", gpus=2))
     assert harness.gpus("2") == tuple(f"a:{gpu}" for gpu in free)
     assert "3" in waits(harness.queue(job("3")))
@@ -159,7 +160,7 @@ def test_load_alone_starts_no_pass(make_harness: HarnessFactory) -> None:
     harness.run(job("1", gpus=8))
     harness.queue(job("2", gpus=4))
     load = np.zeros((8, 4), dtype=np.float32)
-    assert harness.feed(LoadSeen(at_s=1.0, name=NodeName("a"), load=load)) == ()
+    assert harness.feed(load_seen(at_s=1.0, name=NodeName("a"), load=load)) == ()
 
 
 def test_the_memo_of_the_cluster_is_bounded(make_harness: HarnessFactory) -> None:
@@ -309,7 +310,7 @@ def test_absurd_load_reaches_no_policy(make_harness: HarnessFactory) -> None:
     score = FakeScore()
     harness = make_harness([node("a")], bridges(), policies=Policies(score=score))
     for position, value in enumerate((np.nan, np.inf, -np.inf, -63e9, 1e38)):
-        harness.feed(LoadSeen(at_s=0.0, name=NodeName("a"), load=load_of(value)))
+        harness.feed(load_seen(at_s=0.0, name=NodeName("a"), load=load_of(value)))
         harness.queue(job(str(position)))
     for features in score.asked:
         assert ((features >= 0) & (features <= 1)).all()

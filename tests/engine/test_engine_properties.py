@@ -13,7 +13,6 @@ from roost_engine.domain.events import (
     GpuHealthChanged,
     JobChanged,
     JobWithdrawn,
-    LoadSeen,
     NodeLost,
     NodeSeen,
 )
@@ -26,6 +25,7 @@ from roost_engine.testing.builders import (
     EngineHarness,
     bridges,
     job,
+    load_seen,
     node,
     nvswitch,
     shape,
@@ -174,7 +174,7 @@ class EngineMachine(RuleBasedStateMachine):
     @rule(name=names, level=st.sampled_from([0.0, 0.5, 1.0, float("nan"), -1.0, 1e30]))
     def a_probe_reports_the_load(self, name: str, level: float) -> None:
         load = np.full((NODES[name].gpu_count, 4), level, dtype=np.float32)
-        self.tell(LoadSeen(at_s=self.harness.now_s, name=NodeName(name), load=load))
+        self.tell(load_seen(at_s=self.harness.now_s, name=NodeName(name), load=load))
 
     @rule(by_s=st.sampled_from([0.5, 3.0, 30.0, 300.0]))
     def time_passes(self, by_s: float) -> None:

@@ -1,13 +1,16 @@
 """queue_pass: whose turn it is, which jobs are tried, and which are released to Slurm."""
 
+from random import Random
+
 import pytest
 from tests.engine.conftest import HarnessFactory
 
 from roost_engine.cluster.cluster import Cluster
 from roost_engine.cluster.node_sets import NodeSet
+from roost_engine.domain.actions import Action, Place, Wait
 from roost_engine.domain.events import NodeLost, NodeSeen, Tick
 from roost_engine.domain.model import JobId, JobSpec, NodeName
-from roost_engine.engine import EngineConfig
+from roost_engine.engine import EngineConfig, Passing
 from roost_engine.job_record import JobState
 from roost_engine.placement.candidates import Candidates
 from roost_engine.plugins.plugins import Policies
@@ -33,6 +36,73 @@ def test_a_second_job_of_the_same_kind_waits_without_being_tried(
     harness.queue(job("2", gpus=4))
     told = waits(harness.queue(job("3", gpus=4)))["3"]
     assert told.exclusions.get() == (("too few free GPUs", 1),)
+
+
+class Watched(ShapeByShape):
+    """Counts how often it is asked."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.proposed_count = 0
+
+    def propose(self, cluster: Cluster, job: JobSpec, reserved: NodeSet, at_s: float) -> Candidates:
+        self.proposed_count += 1
+        return super().propose(cluster, job, reserved, at_s)
+
+
+@pytest.mark.parametrize("passing", [Passing.EASY, Passing.NOBODY])
+@pytest.mark.parametrize("seed", range(12))
+def test_a_job_placed_as_it_comes_is_placed_as_the_pass_would(
+    make_harness: HarnessFactory, seed: int, passing: Passing
+) -> None:
+    """Two engines see the same: one may place a job as it comes, the other always begins a pass."""
+    config = EngineConfig(passing=passing, patience_s=40.0, start_timeout_s=5.0)
+    policies = [Watched(), Watched()]
+    quick, plain = (
+        make_harness(
+            [node(name) for name in "abcd"],
+            bridges(),
+            config=config,
+            policies=Policies(candidates=watched),
+        )
+        for watched in policies
+    )
+    plain.engine._pass._places_at_once = False
+    random, running, placed_count = Random(seed), list[str](), 0
+    for number in range(150):
+        if random.random() < 0.45 and running:
+            ended = running.pop(random.randrange(len(running)))
+            actions, expected = quick.end(ended), plain.end(ended)
+        elif random.random() < 0.2:
+            to_s = quick.now_s + random.choice([1.0, 7.0, 60.0])
+            actions, expected = quick.advance(to_s), plain.advance(to_s)
+        else:
+            asked = shape(random.choice([1, 2, 4, 8]), random.choice([1, 1, 1, 2, 3]))
+            limit_s = random.choice([None, 10.0, 1_000.0])
+            spec = job(str(number), asked, time_limit_s=limit_s, submit_s=quick.now_s)
+            actions, expected = quick.queue(spec), plain.queue(spec)
+        assert decided(actions) == decided(expected)
+        assert list(quick.engine.waiting()) == list(plain.engine.waiting())
+        assert policies[0].proposed_count == policies[1].proposed_count
+        started = [one for one in placed(actions) if random.random() < 0.8]
+        for one in started:
+            quick.start(one)
+            plain.start(one)
+        running += started
+        placed_count += len(placed(actions))
+    assert placed_count > 30
+
+
+def decided(actions: tuple[Action, ...]) -> list[object]:
+    """What an engine asks for, with the explanations that are computed when they are read."""
+    return [
+        (one.job_id, one.placement, one.decision.get().scores.tolist())
+        if isinstance(one, Place)
+        else (one.job_id, one.reason, one.until_s, one.exclusions.get())
+        if isinstance(one, Wait)
+        else one
+        for one in actions
+    ]
 
 
 def test_serves_by_priority_then_age(make_harness: HarnessFactory) -> None:

@@ -5,7 +5,6 @@ from tests.engine.conftest import HarnessFactory
 
 from roost_engine.domain.actions import Wait, WakeAt
 from roost_engine.domain.events import (
-    LoadSeen,
     Tick,
 )
 from roost_engine.domain.model import JobId, NodeName
@@ -14,6 +13,7 @@ from roost_engine.job_record import JobState
 from roost_engine.testing.builders import (
     bridges,
     job,
+    load_seen,
     node,
     placed,
     released,
@@ -72,7 +72,7 @@ def test_any_event_advances_the_time(make_harness: HarnessFactory) -> None:
     harness = make_harness([node("a")], bridges())
     harness.queue(job("1", gpus=2))
     load = np.zeros((8, 4), dtype=np.float32)
-    harness.feed(LoadSeen(at_s=10.5, name=NodeName("a"), load=load))
+    harness.feed(load_seen(at_s=10.5, name=NodeName("a"), load=load))
     assert harness.state("1") is JobState.WAITING
 
 

@@ -75,6 +75,8 @@ def test_lists_of_gres_keep_everything_else(name: str, asked: str, becomes: str)
         {"gres": "gres:gpu:h100:1,gres:gpu:g5:1"},
         {"gpus": "h100:1,a100:1"},
         {"gpus": "h100:2", "gpus-per-node": "a100:1"},
+        {"gpus": "h100:2", "clusters": "other"},  # -M, or SLURM_CLUSTERS
+        {"gres": "gres:gpu:h100:2", "clusters": "all"},
     ],
 )
 def test_leaves_to_slurm_what_names_no_model_or_two(options: Options) -> None:

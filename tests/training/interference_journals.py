@@ -13,13 +13,12 @@ from roost_engine.domain.events import (
     JobEnded,
     JobQueued,
     JobStarted,
-    LoadSeen,
     NodeSeen,
     SpeedSeen,
 )
 from roost_engine.domain.model import JobId, NodeName
 from roost_engine.domain.topology import Level, Link, LinkMatrix
-from roost_engine.testing.builders import job, node, share, topology
+from roost_engine.testing.builders import job, load_seen, node, share, topology
 from roost_formats.journal.codec import encode
 from roost_formats.journal.journal import Journal
 from roost_formats.journal.records import RunHead, Step
@@ -78,7 +77,7 @@ def _pair(
         *(JobQueued(at_s=at_s, job=spec) for spec in specs),
         JobStarted(at_s=at_s + 1, job_id=ids[0], shares=(share("n1", 0, 1),)),
         JobStarted(at_s=at_s + 1, job_id=ids[1], shares=(share("n1", 2, 3, 4, 5),)),
-        LoadSeen(at_s=at_s + 2, name=NODE, load=load),
+        load_seen(at_s=at_s + 2, name=NODE, load=load),
         SpeedSeen(at_s=at_s + 60, job_id=ids[0], speed_frac=float(np.exp(-lost))),
         *(JobEnded(at_s=at_s + 3_600, job_id=one) for one in ids),
     ]

@@ -1,7 +1,8 @@
 """`roost-train`: make a model that Roost can use, and check one.
 
 Exit codes: 0 done; 1 the answer is no: `verify` found readings that differ, or `interference`
-refused a refit; 2 wrong input, or a library is missing. Each command has --help with an example.
+refused a refit; 2 wrong input, or a library is missing; 130 interrupted. Each command has --help
+with an example.
 """
 
 import argparse

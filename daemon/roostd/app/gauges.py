@@ -31,12 +31,13 @@ def set_gauges(metrics: Metrics, state: DaemonState, recorder: Recorder) -> None
     metrics.journal_fault.set(bool(state.journal_fault))
     metrics.journal_dropped.set(recorder.dropped_count)
     metrics.slurm_fault.set(bool(state.slurm_fault_now()))
+    metrics.stranded_gpus.set(sum(state.stranded_gpus.values()))
     metrics.policy_fault.set(bool(state.policy_fault or state.run_times_fault))
 
 
 def status_line(state: DaemonState) -> str:
     """Return how many jobs wait and were placed, and the faults."""
-    faults = [state.slurm_fault, state.owner_fault]
+    faults = [state.slurm_fault, state.owner_fault, state.stranded_fault()]
     faults += [state.policy_fault, state.run_times_fault, state.journal_fault]
     waiting = len(state.engine.waiting())
     counts = f"{waiting} jobs wait, {state.engine.decision_count} placed"

@@ -135,6 +135,9 @@ class Metrics:
             "journal_dropped_records", "Steps not recorded since the start, for want of a disk"
         )
         self.slurm_fault = self._gauge("slurm_fault", "1 while Slurm does not answer")
+        self.stranded_gpus = self._gauge(
+            "stranded_gpus", "GPUs that slurmctld counts as used on nodes without a job"
+        )
         self.policy_fault = self._gauge(
             "policy_fault", "1 while no model is in service though one is wanted"
         )

@@ -29,6 +29,7 @@ from roost_proto.v1 import (
     waste_pb2_grpc,
 )
 from roostd.config.listen import Listen
+from roostd.ops import grpc_wakeups
 from roostd.ops.files import file_limit
 from roostd.ops.metrics import Metrics
 from roostd.rpc.access.certificates import CertificateFiles, Revocations
@@ -99,11 +100,12 @@ class Servers:
         self._access: Access | None = None
         operator_checks, admin_checks = self._role_checks()
         self._health = health_aio.HealthServicer()
-        self._probes = grpc.aio.server(
-            interceptors=[ErrorInterceptor()],
-            options=probe_options(listen.max_node_count, file_limit()),
-            maximum_concurrent_rpcs=listen.max_node_count + _CALLS_BESIDE_STREAMS,
-        )
+        with grpc_wakeups.read_at_once(asyncio.get_running_loop()):
+            self._probes = grpc.aio.server(
+                interceptors=[ErrorInterceptor()],
+                options=probe_options(listen.max_node_count, file_limit()),
+                maximum_concurrent_rpcs=listen.max_node_count + _CALLS_BESIDE_STREAMS,
+            )
         self._operators, self._admins = (
             grpc.aio.server(
                 interceptors=[*checks, ErrorInterceptor()],

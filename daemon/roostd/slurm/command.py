@@ -4,12 +4,14 @@ import asyncio
 import contextlib
 import os
 import signal
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
 from roost_engine.domain.errors import SlurmRefused, SlurmTimeout
+from roost_engine.domain.model import JobId
 from roost_slurm.text.commands import ENVIRONMENT, Argv
 
+IDS_PER_CALL = 400  # stays far below the kernel's limit for one argument, 128 KiB
 _PROGRAMS = ("scontrol", "squeue", "sacctmgr", "sbatch", "scancel")
 # sbatch takes --uid from root only, and asks getuid() for that. slurmctld learns the true user from
 # munged, and accepts the same from SlurmUser.
@@ -81,6 +83,24 @@ def only_gone(refusal: SlurmRefused) -> bool:
     """Return whether a command failed only because jobs ended or were forgotten meanwhile."""
     lines = [line for line in refusal.stderr.splitlines() if line.strip()]
     return bool(lines) and all(any(word in line for word in _GONE) for line in lines)
+
+
+async def update_all(
+    run: Callable[[Argv], Awaitable[str]],
+    job_ids: Sequence[JobId],
+    argv_of: Callable[[Sequence[JobId]], Argv],
+) -> None:
+    """Update many jobs. scontrol continues after a job that it cannot find.
+
+    Raises:
+        SlurmRefused, SlurmTimeout: as `run` raises; not for jobs that are gone.
+    """
+    for start in range(0, len(job_ids), IDS_PER_CALL):
+        try:
+            await run(argv_of(job_ids[start : start + IDS_PER_CALL]))
+        except SlurmRefused as error:
+            if not only_gone(error):
+                raise
 
 
 async def _spawn(command: Argv, env: Mapping[str, str]) -> asyncio.subprocess.Process:

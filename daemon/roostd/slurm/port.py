@@ -66,6 +66,7 @@ class SlurmNode:
         reason: Slurm's Reason, for instance why it is drained; empty without one.
         socket_count: of its CPUs.
         is_typed: whether GPU i has the type gi: without it a pin makes Slurm hold the job.
+        stranded_gpu_count: GPUs that Slurm counts as used though no job has a CPU there.
     """
 
     spec: NodeSpec
@@ -75,6 +76,7 @@ class SlurmNode:
     memory_allocated_bytes: int
     socket_count: int = 1
     is_typed: bool = True
+    stranded_gpu_count: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,4 +203,8 @@ class SlurmPort(Protocol):
 
         Jobs whose comment has the reason already cost no call. Tasks that share an array's record
         share its comment, which gets the reason of one of them.
+
+        Raises:
+            SlurmRefused: one of the calls was refused; the others were made, or most of them.
+            SlurmTimeout: Slurm did not answer in time.
         """

@@ -29,7 +29,7 @@ from roost_slurm.text.squeue import QueuedJob, SlurmJobState
 from roost_slurm.text.stamp import OTHERS, advice, with_eta
 from roost_slurm.text.versions import SlurmVersion, Traits, UnknownVersion, parse_version, traits_of
 from roostd.ops.failpoint import reach
-from roostd.slurm.command import CommandRunner, only_gone
+from roostd.slurm.command import IDS_PER_CALL, CommandRunner, only_gone, update_all
 from roostd.slurm.port import (
     HELD_STATE,
     JobNotWaiting,
@@ -68,7 +68,7 @@ _JUDGED = "allocation failure"  # sbatch --test-only: Slurm takes no such job no
 _READING_FRAC = 0.1  # of the time: crowds are looked at less often
 _DUMP_INTERVAL_S_PER_JOB = 0.25e-3  # so that packing the queue costs slurmctld a few percent
 _CANCELLABLE = (SlurmJobState.PENDING, SlurmJobState.RUNNING, SlurmJobState.CONFIGURING)
-_IDS_PER_CALL = 400  # stays far below the kernel's limit for one argument, 128 KiB
+_MOST_REFUSALS = 3  # of the comments in one announcement
 
 
 class SlurmCli:
@@ -180,6 +180,7 @@ class SlurmCli:
                 memory_allocated_bytes=node.memory_allocated_bytes,
                 socket_count=node.socket_count,
                 is_typed=node.is_typed,
+                stranded_gpu_count=node.stranded_gpu_count,
             )
             for node in shown
             if node.gpu_count and not node.is_future
@@ -228,7 +229,7 @@ class SlurmCli:
         guards = [str(job.number) for job in jobs if is_guard(job) and job.state in _CANCELLABLE]
         if guards:
             with contextlib.suppress(SlurmRefused, SlurmTimeout):  # the next dump shows those left
-                await self._run(commands.cancel(guards[:_IDS_PER_CALL]))
+                await self._run(commands.cancel(guards[:IDS_PER_CALL]))
 
     async def pin(
         self,
@@ -292,14 +293,14 @@ class SlurmCli:
         leased = self._ended_leases.without(job_ids, self._dumped, now_s)
         due = [job_id for job_id in leased if self._begins.get(job_id, 0) <= ends_s]
         self._ended_leases.renewed(due, ends_s)
-        await self._for_all(due, lambda ids: commands.renew(ids, lease_s))
+        await update_all(self._run, due, lambda ids: commands.renew(ids, lease_s))
         reach("after_renew")
 
     async def release(self, job_ids: Sequence[JobId]) -> None:
         """See SlurmPort."""
         await self.queue()  # a user may have changed the begin time since the last poll
         for begin_s, ids in by_begin(job_ids, self._begins, self._wall_clock()).items():
-            await self._for_all(ids, partial(commands.release, begin_epoch_s=begin_s))
+            await update_all(self._run, ids, partial(commands.release, begin_epoch_s=begin_s))
 
     async def advise(self, job_id: JobId, text: str) -> None:
         """See SlurmPort."""
@@ -324,19 +325,18 @@ class SlurmCli:
     async def announce(self, reasons: Mapping[JobId, str]) -> None:
         """See SlurmPort."""
         await self.queue()  # an older stamp would erase the request that a pin saved in it
+        refusals = list[SlurmRefused]()
         for comment, job_ids in comments_of(self._dumped, reasons).items():
-            await self._for_all(job_ids, partial(commands.set_admin_comment, text=comment))
-
-    async def _for_all(
-        self, job_ids: Sequence[JobId], argv_of: Callable[[Sequence[JobId]], Argv]
-    ) -> None:
-        """Update many jobs. scontrol continues after a job that it cannot find."""
-        for start in range(0, len(job_ids), _IDS_PER_CALL):
             try:
-                await self._run(argv_of(job_ids[start : start + _IDS_PER_CALL]))
-            except SlurmRefused as error:
-                if not only_gone(error):
-                    raise
+                await update_all(
+                    self._run, job_ids, partial(commands.set_admin_comment, text=comment)
+                )
+            except SlurmRefused as error:  # of one job, which keeps no reason from the others
+                refusals.append(error)
+                if len(refusals) >= _MOST_REFUSALS:
+                    break  # slurmctld may have gone, and each command then takes seconds
+        if refusals:
+            raise refusals[-1]
 
     async def _waiting(self, job_id: JobId) -> JobDetail:
         detail = await self._detail(job_id)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from roost_engine.domain.errors import ProbeError
-from roost_engine.domain.events import Event, GpuHealthChanged, LoadSeen, TopologySeen
+from roost_engine.domain.events import Event, GpuHealthChanged, LoadsSeen, TopologySeen
 from roost_engine.domain.model import GpuUuid, NodeName
 from roost_proto.v1 import telemetry_pb2 as pb
 from roostd.telemetry.claim import KNOWN_GPUS_S, Claim, may_take_over
@@ -43,6 +43,11 @@ class NodeReport:
     is_known: bool = True
     is_suspect: bool = False
     has_foreign_memory: bool = False
+
+    @property
+    def newest(self) -> pb.Sample | None:
+        """Return the newest sample, whose values may not have been checked; None: there is none."""
+        return self.checked if self.unchecked is None else self.unchecked
 
     @property
     def sample(self) -> pb.Sample | None:
@@ -191,20 +196,15 @@ class ProbeBoard:
         if report is not None and report.stream is None:
             self._drop(node)
 
-    def take_loads(self) -> Iterator[LoadSeen]:
-        """Yield the load of every node that sent a sample since it was last yielded.
+    def take_fresh(self) -> Iterator[NodeReport]:
+        """Yield the report of every node that sent a sample since it was last yielded.
 
         Samples may come, and nodes go, before all were yielded.
         """
-        at_s = self._now_s()
         for node in list(self._fresh):
-            if node not in self._fresh:
-                continue
-            del self._fresh[node]
-            report = self._reports[node]
-            if report.sample is not None:
-                load = read_load(report.sample, report.hello.order)
-                yield LoadSeen(at_s=at_s, name=node, load=load)
+            if node in self._fresh:
+                del self._fresh[node]
+                yield self._reports[node]
 
     def introduce(self, node: NodeName) -> Iterator[Event]:
         """Note that Slurm names the node, and yield the events that its report makes."""
@@ -218,8 +218,8 @@ class ProbeBoard:
         for index, fault in report.faults.items():
             yield GpuHealthChanged(at_s=at_s, name=node, gpu_index=index, fault=fault)
         if report.sample is not None:
-            load = read_load(report.sample, hello.order)
-            yield LoadSeen(at_s=at_s, name=node, load=load)
+            load = read_load(report.sample, hello.order)[None]
+            yield LoadsSeen(at_s=at_s, names=(node,), load=load)
 
     def _drop(self, node: NodeName) -> None:
         del self._reports[node]

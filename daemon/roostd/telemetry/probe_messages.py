@@ -34,7 +34,7 @@ _MAX_POWER_W = 10_000.0
 _MAX_TEMPERATURE_C = 200.0
 _MAX_CLOCK_HZ = 1e11
 _MAX_MEMORY_BYTES = 1 << 46
-_FLOAT_LIMITS = {
+FLOAT_LIMITS = {
     "sm_frac": _MAX_FRAC,
     "memory_activity_frac": _MAX_FRAC,
     "power_w": _MAX_POWER_W,
@@ -50,7 +50,7 @@ _UINT_LIMITS = {
     "ecc_uncorrected_count": 1 << 62,
 }
 
-_GPU_LIMITS: dict[str, float] = {**_FLOAT_LIMITS, **_UINT_LIMITS}
+_GPU_LIMITS: dict[str, float] = {**FLOAT_LIMITS, **_UINT_LIMITS}
 _NIC_LIMITS = dict.fromkeys(("nic_tx_bytes_per_s", "nic_rx_bytes_per_s"), _MAX_BYTES_PER_S)
 _FIELDS = pb.Sample.DESCRIPTOR.fields_by_name
 # The columns by their field numbers: name, limit, and whether there is a value for each NIC.

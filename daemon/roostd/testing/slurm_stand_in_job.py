@@ -108,12 +108,17 @@ def free_on(
         for name, spec in nodes.items()
     }
     for job in jobs:
-        for node in job.allocated:
-            left = free[NodeName(node.node)]
-            left.gpus -= set(node.gpu_indices)
-            left.cpu_count -= node.cpu_count
-            left.memory_bytes -= node.memory_bytes
+        hold(free, job.allocated)
     return free
+
+
+def hold(free: Mapping[NodeName, FreeNode], allocated: Iterable[AllocatedNode]) -> None:
+    """Take what a job holds out of what is free."""
+    for node in allocated:
+        left = free[NodeName(node.node)]
+        left.gpus -= set(node.gpu_indices)
+        left.cpu_count -= node.cpu_count
+        left.memory_bytes -= node.memory_bytes
 
 
 def allocate(

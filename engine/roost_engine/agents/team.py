@@ -10,6 +10,7 @@ as they were before the first job moved. Page: docs/graph.md.
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from roost_engine.agents.split import Split
 from roost_engine.agents.summary import Summary
@@ -235,7 +236,7 @@ def _within(hints: Iterable[Hint], mine: NodeSet) -> Iterable[Hint]:
     for hint in hints:
         nodes = hint.nodes & mine
         if nodes.bit_count() >= hint.wanted:
-            yield hint._replace(nodes=nodes)
+            yield replace(hint, nodes=nodes)
 
 
 def _in_other_words(exclusions: Exclusions) -> Exclusions:

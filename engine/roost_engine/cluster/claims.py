@@ -25,18 +25,13 @@ class Claims:
 
     Attributes:
         masks: by node, the GPUs that have a holder.
+        layers: by node, only where a GPU has several holders: the GPUs with more than 1, 2, …
+            holders. GPU 0 with one holder and GPU 1 with three: mask 0b11, layers [0b10, 0b10].
     """
 
     def __init__(self) -> None:
         self.masks: list[int] = []
-        # By node, only where a GPU has several holders: the GPUs with more than 1, 2, … holders.
-        # GPU 0 with one holder and GPU 1 with three: mask 0b11, layers [0b10, 0b10].
-        self._layers: dict[int, list[int]] = {}
-
-    @property
-    def are_contested(self) -> bool:
-        """Whether any GPU has several holders."""
-        return bool(self._layers)
+        self.layers: dict[int, list[int]] = {}
 
     def add_node(self) -> None:
         """Append a node of which no GPU has a holder."""
@@ -47,7 +42,7 @@ class Claims:
         again = self.masks[node] & mask
         self.masks[node] |= mask
         if again:
-            layers = self._layers.setdefault(node, [])
+            layers = self.layers.setdefault(node, [])
             for depth, layer in enumerate(layers):
                 layers[depth], again = layer | again, layer & again
             if again:
@@ -55,7 +50,7 @@ class Claims:
 
     def remove(self, node: int, mask: int) -> None:
         """Take one holder from each GPU of a mask; each has one."""
-        if node in self._layers:
+        if node in self.layers:
             mask = self._remove_from_layers(node, mask)
         self.masks[node] ^= mask
 
@@ -65,21 +60,21 @@ class Claims:
         Returns:
             The GPUs that are in no layer: their last holder goes.
         """
-        layers = self._layers[node]
+        layers = self.layers[node]
         for depth in reversed(range(len(layers))):
             layer = layers[depth]
             layers[depth], mask = layer & ~mask, mask & ~layer
         while layers and not layers[-1]:
             layers.pop()
         if not layers:
-            del self._layers[node]
+            del self.layers[node]
         return mask
 
     def check(self, holders: Sequence[Sequence[int]]) -> None:
         """Raise AssertionError where the number of holders of each GPU, by node, differs."""
         for node, counts in enumerate(holders):
-            for depth, layer in enumerate((self.masks[node], *self._layers.get(node, ()))):
+            for depth, layer in enumerate((self.masks[node], *self.layers.get(node, ()))):
                 there = mask_of(tuple(gpu for gpu, count in enumerate(counts) if count > depth))
                 assert layer == there, "GPU holders drifted"
-            assert max(counts) <= 1 + len(self._layers.get(node, ())), "GPU holders drifted"
-        assert all(self._layers.values()), "GPU holders drifted"
+            assert max(counts) <= 1 + len(self.layers.get(node, ())), "GPU holders drifted"
+        assert all(self.layers.values()), "GPU holders drifted"

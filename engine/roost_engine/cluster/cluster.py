@@ -156,15 +156,23 @@ class Cluster:
         self.change_count += 1
         return True
 
-    def apply_load(self, name: NodeName, load: NDArray[np.float32]) -> bool:
-        """Apply a probe's load. False when the node is unknown or has another GPU count."""
-        node = self.index_of.get(name)
-        count = int(self.gpu_count[node]) if node is not None else 0
-        if node is None or not count or load.shape != (count, len(LOAD_COLUMNS)):
-            return False
-        self.loads.apply(node, load)
-        self.change_count += 1
-        return True
+    def apply_loads(self, names: Sequence[NodeName], load: NDArray[np.float32]) -> int:
+        """Apply what probes report of some nodes: float32 [node, gpu, 4], each node named once.
+
+        Returns:
+            For how many of them; the others are unknown or have another number of GPUs.
+        """
+        gpu_count = load.shape[1] if load.shape[2:] == (len(LOAD_COLUMNS),) else 0
+        known = {place: self.index_of.get(name) for place, name in enumerate(names)}
+        found = {
+            place: node
+            for place, node in known.items()
+            if node is not None and 0 < gpu_count == self.gpu_count[node]
+        }
+        if found:
+            self.loads.apply(list(found.values()), load[list(found)])
+            self.change_count += len(found)
+        return len(found)
 
     def set_fault(self, name: NodeName, gpu_index: int, fault: str) -> bool:
         """Mark a GPU as broken or, with an empty fault, healthy. Returns whether that is news."""

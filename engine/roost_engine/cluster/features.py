@@ -64,17 +64,17 @@ def link_scale(pair_score: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def load_fractions(load: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Turn a node's load into fractions 0..1; rates saturate, an unknown or negative one is 0.
+    """Turn load into fractions 0..1; rates saturate, an unknown or negative one is 0.
 
     Args:
-        load: float32 [gpu, 4], columns domain.events.LOAD_COLUMNS, NaN where unknown.
+        load: float32 [..., gpu, 4], columns domain.events.LOAD_COLUMNS, NaN where unknown.
 
     Returns:
-        float32 [gpu, 4], columns LOAD_QUANTITIES.
+        float32 [..., gpu, 4], columns LOAD_QUANTITIES.
     """
     known = np.where(np.isfinite(load) & (load > 0), load, 0.0).astype(np.float64)
-    known[:, 2] /= known[:, 2] + PCIE_HALF_BYTES_PER_S
-    known[:, 3] /= known[:, 3] + NVLINK_HALF_BYTES_PER_S
+    known[..., 2] /= known[..., 2] + PCIE_HALF_BYTES_PER_S
+    known[..., 3] /= known[..., 3] + NVLINK_HALF_BYTES_PER_S
     return np.clip(known, 0.0, 1.0).astype(np.float32)
 
 

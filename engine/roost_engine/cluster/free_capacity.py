@@ -39,7 +39,6 @@ class FreeCapacity:
         self.freed: NodeSet = NO_NODES
         self._claims = Claims()
         self._healthy: list[int] = []  # by node, mask of the GPUs that are there and healthy
-        self._kinds: list[int] = []  # by node
 
     def add_node(self) -> None:
         """Append a node: of kind 0, with nothing on it."""
@@ -48,48 +47,56 @@ class FreeCapacity:
         for part in (self.gpus, self.cpus, self.memory_bytes, self.groups, self._claims):
             part.add_node()
         self._healthy.append(0)
-        self._kinds.append(0)
 
     def set_gpus(self, node: int, kind: int, healthy: int) -> None:
         """Set the kind of a node and the mask of its healthy GPUs."""
-        self._kinds[node], self._healthy[node] = kind, healthy
-        self._refresh(node)
+        self._healthy[node] = healthy
+        group, free = self.groups.of_node[node], healthy & ~self._claims.masks[node]
+        if free != group.free or kind != group.kind:
+            self._regroup(node, kind, group.free, free)
 
     @property
     def is_contested(self) -> bool:
         """Whether several jobs hold one GPU, so that it is not free when one of them ends."""
-        return self._claims.are_contested
+        return bool(self._claims.layers)
 
     def claim(self, node: int, share: NodeShare) -> None:
         """Let a job hold a share of a node."""
-        self._claims.add(node, mask_of(share.gpu_indices))
+        masks, mask = self._claims.masks, mask_of(share.gpu_indices)
+        if masks[node] & mask:
+            self._claims.add(node, mask)
+        else:  # nearly always: the same without a call
+            masks[node] |= mask
         if share.cpu_count:
             self.cpus.change(node, -share.cpu_count)
         if share.memory_bytes:
             self.memory_bytes.change(node, -share.memory_bytes)
-        self._refresh(node)
+        group, free = self.groups.of_node[node], self._healthy[node] & ~masks[node]
+        if free != group.free:
+            self._regroup(node, group.kind, group.free, free)
 
     def unclaim(self, node: int, share: NodeShare) -> None:
         """Let a job no longer hold a share of a node."""
-        self._claims.remove(node, mask_of(share.gpu_indices))
+        claims, mask = self._claims, mask_of(share.gpu_indices)
+        if claims.layers:
+            claims.remove(node, mask)
+        else:
+            claims.masks[node] ^= mask
         if share.cpu_count:
             self.cpus.change(node, share.cpu_count)
         if share.memory_bytes:
             self.memory_bytes.change(node, share.memory_bytes)
-        self._refresh(node)
+        group, free = self.groups.of_node[node], self._healthy[node] & ~claims.masks[node]
+        if free != group.free:
+            self._regroup(node, group.kind, group.free, free)
         self.freed |= 1 << node
 
-    def _refresh(self, node: int) -> None:
-        """Compute again which GPUs of a node are free: a holder, a fault or the links changed."""
-        free, kind = self._healthy[node] & ~self._claims.masks[node], self._kinds[node]
-        before = self.groups.of_node[node]
-        free_before = before.free
-        if free == free_before and kind == before.kind:
-            return
+    def _regroup(self, node: int, kind: int, before: int, free: int) -> None:
+        """Move a node to the group of its kind and its free GPUs; `before`, others were free."""
         self.groups.move(node, kind, free)
-        self.sets_in_common.change(free_before, free)
+        self.sets_in_common.change(before, free)
         self.gpu_masks[node] = free
-        gained_count = free.bit_count() - free_before.bit_count()
+        gained_count = free.bit_count() - before.bit_count()
         if gained_count:
             self.gpu_count += gained_count
             self.gpus.change(node, gained_count)
@@ -112,10 +119,11 @@ class FreeCapacity:
             memory_bytes: how many are free.
         """
         self._claims.check(holders)
-        assert self._kinds == list(kinds), "kinds of nodes drifted"
+        there = [group.kind for group in self.groups.of_node]
+        assert there == list(kinds), "kinds of nodes drifted"
         masks = [
-            there & ~mask_of(tuple([gpu for gpu, count in enumerate(counts) if count]))
-            for there, counts in zip(healthy, holders, strict=True)
+            whole & ~mask_of(tuple([gpu for gpu, count in enumerate(counts) if count]))
+            for whole, counts in zip(healthy, holders, strict=True)
         ]
         assert self.gpu_masks[: len(masks)].tolist() == masks, "free masks drifted"
         self.groups.check(kinds, masks)

@@ -6,7 +6,7 @@ a few of the ranked groups have nodes, it sorts these instead.
 """
 
 from bisect import insort
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import inf
 from typing import NamedTuple
 
@@ -50,6 +50,7 @@ class GroupRanking:
         self._gpu_count, self._tables, self._groups = gpu_count, tables, groups
         self._ranked: list[RankedGroup] = []
         self._by_number: list[RankedGroup | None] = []  # None: it has too few free GPUs
+        self._places: list[int] = []  # by number of a group, where it is in the ranking; -1: not
         self._scores = np.full(64, -inf, dtype=np.float32)
 
     def best(self, nodes: NodeSet, count: int) -> list[tuple[RankedGroup, NodeSet]]:
@@ -63,31 +64,32 @@ class GroupRanking:
             Groups, and the chosen nodes of each.
         """
         self._rank_new_groups()
-        by_number, occupied = self._by_number, self._groups.occupied
-        if len(self._ranked) > _MANY * len(occupied):
-            ranked = sorted(
-                [
-                    (one, here)
-                    for group in occupied
-                    if (here := group.nodes & nodes) and (one := by_number[group.number])
-                ]
-            )
-        else:
-            ranked = [(one, here) for one in self._ranked if (here := one[2].nodes & nodes)]
+        ranked, occupied, place_of = self._ranked, self._groups.occupied, self._places
+        places: Iterable[int] = range(len(ranked))
+        if len(ranked) > _MANY * len(occupied):
+            places = sorted([place_of[group.number] for group in occupied])  # -1 comes first
         found: list[tuple[RankedGroup, NodeSet]] = []
         # Groups of one score form a level; from the last level only the first nodes are chosen.
         level: list[tuple[RankedGroup, NodeSet]] = []
         together, score_of_level = NO_NODES, -inf
-        for each in ranked:
-            negative_score = each[0][0]
+        for place in places:
+            if place < 0:
+                continue
+            one = ranked[place]
+            negative_score, _, group, _ = one
+            here = group.nodes & nodes
+            if not here:
+                continue
             if negative_score != score_of_level:
                 if (level_count := together.bit_count()) >= count:
                     break
                 found += level
                 count -= level_count
                 level, together, score_of_level = [], NO_NODES, negative_score
-            level.append(each)
-            together |= each[1]
+            level.append((one, here))
+            together |= here
+        if together.bit_count() <= count:
+            return found + level
         first = first_nodes(together, count)
         return found + [(one, chosen) for one, here in level if (chosen := here & first)]
 
@@ -121,3 +123,6 @@ class GroupRanking:
                 insort(self._ranked, ranked)
                 self._scores[group.number] = score
             self._by_number.append(ranked)
+        self._places = [-1] * len(self._by_number)
+        for place, each in enumerate(self._ranked):
+            self._places[each.group.number] = place

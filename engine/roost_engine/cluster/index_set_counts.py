@@ -51,9 +51,10 @@ class LaneCounts:
 
     def move(self, changes: Iterable[tuple[int, int]]) -> None:
         """Count again the nodes whose free mask has changed, each given as before and after."""
-        size = self.size
+        size, lanes = self.size, self._lanes
         for before, now in changes:
-            self._lanes += _lanes_of(now, size) - _lanes_of(before, size)
+            lanes += _lanes_gained(before, now, size)
+        self._lanes = lanes
 
     def of(self, masks: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return on how many nodes each of some sets is free."""
@@ -82,9 +83,10 @@ class LaneCounts:
 
     def first_reaching(self, count: int, ranked: Sequence[int], limit: int) -> list[int]:
         """Return the first of some sets that are free on so many nodes; count is above 0."""
-        where, found = self._where(count), []
+        where, found = self._where(count), list[int]()
+        limit = min(limit, where.bit_count())  # few sets suffice, or few reach it
         for mask in ranked if where else ():
-            if where >> _LANE_BITS * (_rank(mask) + 1) - 1 & 1:
+            if where >> _highest_bit_of(mask) & 1:
                 found.append(mask)
                 if len(found) == limit:
                     break
@@ -184,6 +186,7 @@ class ClusterSetCounts:
         """Note that the free mask of one node has changed."""
         if now > self._widest:
             self._widest = now
+            self._counts.clear()  # their sizes may have too many sets now
         changes = self._changes
         changes.append((before, now))
         if len(changes) > _STORED_LIMIT:
@@ -195,14 +198,18 @@ class ClusterSetCounts:
 
         True also where counting would cost too much.
         """
-        return not is_countable(self._widest, size) or self._up_to_date(size).reach(count)
+        counts = self._counts.get(size)
+        if counts is None or self._applied[size] != len(self._changes):
+            if not is_countable(self._widest, size):
+                return True
+            counts = self._up_to_date(size)
+        return counts.reach(count)
 
     def check(self) -> None:
         """Raise AssertionError where a count has drifted from the nodes."""
         for size in tuple(self._counts):
-            if is_countable(self._widest, size):
-                fresh = self._count(size)
-                assert self._up_to_date(size) == fresh, f"counts of sets of {size} GPUs drifted"
+            fresh = self._count(size)
+            assert self._up_to_date(size) == fresh, f"counts of sets of {size} GPUs drifted"
 
     def _up_to_date(self, size: int) -> LaneCounts:
         counts, stored_count = self._counts.get(size), len(self._changes)
@@ -228,6 +235,18 @@ def is_countable(mask: int, size: int) -> bool:
 def _lanes_of(mask: int, size: int) -> int:
     """Return a number with 1 in the lane of each set within a mask."""
     return sum(1 << _LANE_BITS * _rank(each) for each in subsets(mask, size))
+
+
+@lru_cache(_CACHE_LIMIT)
+def _lanes_gained(before: int, now: int, size: int) -> int:
+    """Return what to add to the lanes when the free mask of a node changes."""
+    return _lanes_of(now, size) - _lanes_of(before, size)
+
+
+@cache
+def _highest_bit_of(mask: int) -> int:
+    """Return the place of the highest bit in the lane of a set."""
+    return _LANE_BITS * (_rank(mask) + 1) - 1
 
 
 @cache

@@ -116,7 +116,8 @@ class LinkTable:
         """Return the table of these links, the same to all clusters of the process.
 
         A training plays many small clusters of the same nodes side by side: with a table for each,
-        choosing subsets that another cluster has chosen already took a twentieth of its time.
+        choosing subsets that another cluster has chosen already took a twentieth of its time. Where
+        one cluster drops its tables, another that has such nodes builds them again.
         """
         found = _shared.get(links)
         if found is None:

@@ -1,11 +1,13 @@
 """How busy the GPUs of each node are, as far as probes have reported it."""
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
 from roost_engine.cluster.features import load_fractions
 from roost_engine.cluster.link_table import MAX_GPUS
-from roost_engine.cluster.node_sets import NO_NODES, NodeSet, doubled
+from roost_engine.cluster.node_sets import NO_NODES, NodeSet, doubled, node_set
 from roost_engine.domain.events import LOAD_COLUMNS
 
 
@@ -40,17 +42,25 @@ class NodeLoads:
         self.version.append(0)
         self._node_count += 1
 
-    def apply(self, node: int, load: NDArray[np.float32]) -> None:
-        """Store what a probe reported of a node: float32 [gpu, 4], NaN where it cannot know."""
-        now, before = load_fractions(load), self.by_gpu[node, : len(load)]
-        if not self.reported >> node & 1 or now.tobytes() != before.tobytes():
-            self.version[node] += 1
-        self.by_gpu[node, : len(load)] = now
-        self.known_frac[node] = np.isfinite(load).any(axis=1).mean()
-        self.mean[node] = self.by_gpu[node, : len(load)].mean()
-        self.reported |= 1 << node
-        self.changed |= 1 << node
-        self.report_count += 1
+    def apply(self, nodes: Sequence[int], load: NDArray[np.float32]) -> None:
+        """Store what probes reported of some nodes.
+
+        Args:
+            nodes: each once.
+            load: float32 [node, gpu, 4], NaN where a probe cannot know.
+        """
+        now, gpu_count, listed = load_fractions(load), load.shape[1], list(nodes)
+        differs = (now != self.by_gpu[listed, :gpu_count]).any(axis=(1, 2)).tolist()
+        for node, has_changed in zip(listed, differs, strict=True):
+            if has_changed or not self.reported >> node & 1:
+                self.version[node] += 1
+        self.by_gpu[listed, :gpu_count] = now
+        self.known_frac[listed] = np.isfinite(load).any(axis=2).mean(axis=1)
+        self.mean[listed] = now.reshape(len(listed), -1).mean(axis=1)
+        reported = node_set(listed)
+        self.reported |= reported
+        self.changed |= reported
+        self.report_count += len(listed)
 
     def forget(self, node: int) -> None:
         """Forget the load of a node: it has other GPUs than before."""

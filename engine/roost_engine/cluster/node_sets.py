@@ -19,6 +19,7 @@ EVERY_NODE: NodeSet = ~NO_NODES
 
 _Scalar = TypeVar("_Scalar", bound=np.generic)
 _FEW_NODES = 16  # up to so many, a loop is quicker than numpy
+_CROSSED_LIMIT = 4096  # pairs of values, of which few are met: about 200 bytes each
 _LEVEL_LIMIT = 256  # each costs a bit a node: at most 320 kB for ten thousand nodes
 
 
@@ -102,6 +103,7 @@ class Levels:
     def __init__(self) -> None:
         self._values: list[int] = []
         self._levels: list[int] = []  # ascending
+        self._crossed: dict[tuple[int, int], tuple[int, ...]] = {}  # levels, by old and new value
         self._highest = 0  # of the levels, at least 0: an amount that stays above crosses none
         self._sets = _SetsByLevel(self._make)
         self.at_least: Mapping[int, NodeSet] = self._sets
@@ -121,17 +123,26 @@ class Levels:
 
     def change(self, node: int, amount: int) -> None:
         """Give a node that much more, or less where the amount is negative."""
-        values, levels = self._values, self._levels
+        values = self._values
         old = values[node]
         value = values[node] = old + amount
         if old >= self._highest <= value:
             return
-        begin, end = bisect_right(levels, old), bisect_right(levels, value)
-        if begin == end:
-            return
-        sets, bit = self._sets, 1 << node
-        for level in levels[begin:end] or levels[end:begin]:
-            sets[level] ^= bit
+        crossed = self._crossed.get((old, value))
+        if crossed is None:
+            crossed = self._find_crossed(old, value)
+        if crossed:
+            sets, bit = self._sets, 1 << node
+            for level in crossed:
+                sets[level] ^= bit
+
+    def _find_crossed(self, old: int, value: int) -> tuple[int, ...]:
+        """Return the levels that an amount crosses when it changes from one value to another."""
+        if len(self._crossed) >= _CROSSED_LIMIT:
+            self._crossed.clear()
+        begin, end = sorted((bisect_right(self._levels, old), bisect_right(self._levels, value)))
+        crossed = self._crossed[old, value] = tuple(self._levels[begin:end])
+        return crossed
 
     def of(self, nodes: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return how much some nodes have: int64 [node]."""
@@ -142,6 +153,7 @@ class Levels:
             self._levels.clear()
             self._sets.clear()
             self._highest = 0
+        self._crossed.clear()
         found = node_set_where(np.array(self._values, dtype=np.int64) >= level)
         self._sets[level] = found
         insort(self._levels, level)

@@ -47,16 +47,18 @@ class TopologySeen:
 
 
 @value(kw_only=True, eq=False)
-class LoadSeen:
-    """A probe reports the load of a node's GPUs.
+class LoadsSeen:
+    """Probes report the load of the GPUs of some nodes, each of which has as many GPUs.
+
+    Each node may be named once. What is decided in the step sees the load of all of them.
 
     Attributes:
-        load: float32 [gpu, 4], columns LOAD_COLUMNS; a rate in bytes is the sum of sent and
+        load: float32 [node, gpu, 4], columns LOAD_COLUMNS; a rate in bytes is the sum of sent and
             received bytes; NaN: unknown.
     """
 
     at_s: float
-    name: NodeName
+    names: tuple[NodeName, ...]
     load: NDArray[np.float32]
 
 
@@ -341,7 +343,7 @@ Event: TypeAlias = (
     NodeSeen
     | NodeLost
     | TopologySeen
-    | LoadSeen
+    | LoadsSeen
     | GpuHealthChanged
     | JobQueued
     | JobChanged

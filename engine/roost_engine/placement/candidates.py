@@ -204,7 +204,7 @@ class Candidates:
         """
         names, shape = self._names, self.shape
         if isinstance(option, NodeOption):
-            mask = int(option.choice.masks[subset])
+            mask = option.choice.masks.item(subset)
             return Placement((names[node],), indices_of(mask), shape, Tier.NODE)
         mask = option.parts[0][2]
         is_gang = all(part[2] == mask for part in option.parts)

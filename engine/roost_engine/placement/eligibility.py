@@ -5,7 +5,7 @@ Each question is answered for all nodes at once.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ from roost_engine.cluster.link_table import mask_of
 from roost_engine.cluster.node_sets import EVERY_NODE, NO_NODES, NodeSet, node_set, node_set_where
 from roost_engine.domain.actions import Exclusions
 from roost_engine.domain.model import JobSpec, NodeName, Shape
+from roost_engine.domain.value import value
 
 RESERVED = "kept free for a job that waits longer"
 _SHORTAGES = (  # in the order of Capacity.enough
@@ -27,7 +28,8 @@ _MEMO_LIMIT = 256  # demands; each costs a bit a node
 _Number = TypeVar("_Number", np.float32, np.float64, np.int64)
 
 
-class Hint(NamedTuple):
+@value()
+class Hint:
     """A feasibility hint: when it is worth searching again for a job without capacity.
 
     Attributes:
@@ -50,7 +52,8 @@ class Hint(NamedTuple):
         return not cluster.sets_in_common.reach(shape.gpus_per_node, shape.node_count)
 
 
-class Capacity(NamedTuple):
+@value(eq=False)
+class Capacity:
     """The nodes with capacity for one node's part of a shape.
 
     Attributes:

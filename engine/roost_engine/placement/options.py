@@ -14,6 +14,7 @@ from roost_engine.cluster.features import COLUMN, COLUMNS
 from roost_engine.cluster.link_table import LOAD_COLUMNS, STATIC_COLUMNS, LinkTable, SubsetChoice
 from roost_engine.cluster.node_sets import NodeSet
 from roost_engine.domain.tier import Tier
+from roost_engine.domain.value import value
 
 Part: TypeAlias = tuple[int, int, int]
 """What one node gives: kind of the node, mask of its free GPUs, mask of the GPUs taken."""
@@ -31,13 +32,15 @@ class Load(NamedTuple):
     known_frac: float
 
 
-class NodeOption(NamedTuple):
+@value(eq=False)
+class NodeOption:
     """Candidates on one node each: every subset of the choice, on every node of the set.
 
     Attributes:
         nodes: interchangeable nodes; a single one where the load is known.
         kind: of the nodes.
-        choice: the link-optimal subsets of what is free on each of them.
+        choice: the link-optimal subsets of what is free on each of them. Their scores depend on
+            nothing else while the load is unknown.
         load: of the subsets; None while it is unknown.
     """
 
@@ -46,13 +49,9 @@ class NodeOption(NamedTuple):
     choice: SubsetChoice
     load: Load | None = None
 
-    @property
-    def key(self) -> object:
-        """What its scores depend on while the load is unknown."""
-        return self.choice
 
-
-class GangOption(NamedTuple):
+@value(eq=False)
+class GangOption:
     """One candidate on several nodes, or on GPUs that a policy of the literature scattered.
 
     Attributes:

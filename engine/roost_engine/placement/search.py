@@ -10,6 +10,7 @@ the nodes are compared one by one, as arrays.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
@@ -251,7 +252,7 @@ def find_nodes_with(
     for option in options:
         if missing:
             first = first_nodes(option.nodes, missing)
-            chosen.append(option._replace(nodes=first))
+            chosen.append(replace(option, nodes=first))
             missing -= first.bit_count()
     return with_loads(cluster, chosen) if nodes & cluster.loads.reported else chosen
 
@@ -259,11 +260,11 @@ def find_nodes_with(
 def with_loads(cluster: Cluster, options: Sequence[NodeOption]) -> Sequence[NodeOption]:
     """Split options into single nodes, each with the load around its subsets."""
     single = [
-        option._replace(nodes=1 << node) for option in options for node in nodes_in(option.nodes)
+        replace(option, nodes=1 << node) for option in options for node in nodes_in(option.nodes)
     ]
     nodes = [node for option in options for node in nodes_in(option.nodes)]
     around = _loads(cluster.loads, nodes, [option.choice for option in single])
-    return [option._replace(load=load) for option, load in zip(single, around, strict=True)]
+    return [replace(option, load=load) for option, load in zip(single, around, strict=True)]
 
 
 def find_nodes(cluster: Cluster, gpu_count: int, nodes: NodeSet) -> Sequence[NodeOption]:
@@ -279,14 +280,10 @@ def find_nodes(cluster: Cluster, gpu_count: int, nodes: NodeSet) -> Sequence[Nod
     """
     if nodes & cluster.loads.reported:
         return _best_with_load(cluster, gpu_count, nodes)
-    return _best_without_load(cluster, gpu_count, nodes)
-
-
-def _best_without_load(cluster: Cluster, gpu_count: int, nodes: NodeSet) -> Sequence[NodeOption]:
-    """Choose among groups of interchangeable nodes."""
+    # Among groups of interchangeable nodes.
     ranking, are_few = cluster.ranking(gpu_count), nodes.bit_count() <= NODE_COUNT
     chosen = ranking.among(nodes) if are_few else ranking.best(nodes, NODE_COUNT)
-    return [NodeOption(some, ranked.group.kind, ranked.choice) for ranked, some in chosen]
+    return [NodeOption(some, group.kind, choice) for (_, _, group, choice), some in chosen]
 
 
 def _best_with_load(cluster: Cluster, gpu_count: int, nodes: NodeSet) -> Sequence[NodeOption]:

@@ -72,7 +72,7 @@ def various_nodes(cluster: Cluster, gpu_count: int, nodes: NodeSet) -> Sequence[
         # Ties go to the group with the lowest node: 0b1010 & -0b1010 is 0b0010.
         options.sort(key=lambda one: (-one.choice.best_static_score, one.nodes & -one.nodes))
         chosen += [
-            option._replace(nodes=_spread(option.nodes), choice=_few(option.choice))
+            replace(option, nodes=_spread(option.nodes), choice=_few(option.choice))
             for option in options[:KIND_GROUP_COUNT]
         ]
     return with_loads(cluster, chosen) if nodes & cluster.loads.reported else chosen

@@ -30,6 +30,7 @@ class JobQueue:
         known: see QueueView; the caller changes it.
 
     Attributes:
+        is_keyed: whether its order gives keys.
         is_stirred: whether a pass could change anything or jobs have not been reported, even
             where no node was freed; if not, begin_pass() and end_pass() need not be called.
         has_preemptors: whether there is a job in the queue for which Slurm may preempt.
@@ -45,6 +46,7 @@ class JobQueue:
         known: Mapping[JobId, JobRecord] | None = None,
     ) -> None:
         self._order, self._first_job_matters = order, first_job_matters
+        self.is_keyed = order.is_keyed
         self._known = {} if known is None else known
         self.owners: QueueOwners | None = None
         self._groups: dict[tuple[object, ...], Group] = {}  # by Demand, or what equals it
@@ -66,14 +68,44 @@ class JobQueue:
     def __contains__(self, job_id: JobId) -> bool:
         return job_id in self._jobs
 
-    def add(self, record: JobRecord, at_s: float) -> None:
-        """Queue a job."""
+    def key_for(self, record: JobRecord, at_s: float) -> SortKey:
+        """Return the key by which a job is to be queued."""
+        return self._order.key(record, at_s)
+
+    def would_try_only(self, job: JobSpec, impatient_s: float) -> bool:
+        """Return whether a pass would try this job and no other one, were it queued.
+
+        That is so where every other job is known to find no capacity, with or without reserved
+        nodes, and none has waited since `impatient_s`. Only for an order that has keys.
+        """
+        if self.is_stirred or (self._groups and demand_key(job) in self._groups):
+            return False
+        for group in self._groups.values():
+            if group.last_failure is None or group.hints or group.limit:
+                return False
+            if group.ages and group.ages[0][0] <= impatient_s:
+                return False
+        return True
+
+    def note_passing(self) -> None:
+        """Note that a job would have been queued and was placed at once."""
+        self._arrival_count += 1
+        self.departure_count += 1
+
+    def add(self, record: JobRecord, at_s: float, key: SortKey | None = None) -> None:
+        """Queue a job.
+
+        Args:
+            record: the job.
+            at_s: engine time.
+            key: what key_for() has returned; None: it has not been asked.
+        """
         job, since_s = record.spec, record.queued_s
         job_id = job.job_id
         agent = 0 if self.owners is None else self.owners.note_waiting(job)
         group = self._groups.get(demand_key(job, agent)) or self._new_group(job, agent)
         left = self._take_out(job_id) if job_id in self._jobs else None
-        key = record.sort_key = self._order.key(record, at_s)
+        key = record.sort_key = self._order.key(record, at_s) if key is None else key
         self._arrival_count += 1
         self._jobs[job_id] = record
         self._entries[job_id] = group, key

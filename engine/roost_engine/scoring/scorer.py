@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roost_engine.cluster.cluster import Cluster
+from roost_engine.cluster.node_sets import NO_NODES
 from roost_engine.domain.actions import Decision
 from roost_engine.domain.errors import PolicyError
 from roost_engine.domain.lazy import Lazy
@@ -173,49 +174,53 @@ class Scorer:
 
         Every option is scored once and the score is cached: at most _CACHE_LIMIT numbers.
         """
-        scores = self._scores
-        if len(scores) + len(candidates.options) > _CACHE_LIMIT:
+        options, scores = candidates.options, self._scores
+        if len(scores) + len(options) > _CACHE_LIMIT:
             scores.clear()
-        if type(policy) is HeuristicScore and isinstance(candidates.options[0], NodeOption):
-            node, chosen = _best_node(cast(Sequence[NodeOption], candidates.options))
-            _, subset = self._score_of(policy, candidates, chosen)
-            return candidates.to_placement(chosen, node, subset)
-        best_score, best_node, best = -inf, 0, None
-        for option in candidates.options:
-            score, subset = self._score_of(policy, candidates, option)
-            if score < best_score:
-                continue
-            # Gangs keep the order in which they were found; of single nodes the lowest is first:
-            # node 1 of the set 0b1010, of which 0b0010 is left.
-            node = 0
-            if isinstance(option, NodeOption):
-                node = (option.nodes & -option.nodes).bit_length() - 1
-            if score > best_score or node < best_node:
-                best_score, best_node, best = score, node, (option, subset)
-        assert best is not None
-        option, subset = best
-        return candidates.to_placement(option, best_node, subset)
+        if isinstance(options[0], GangOption):
+            gangs = cast("Sequence[GangOption]", options)
+            return candidates.to_placement(self._best_gang(policy, candidates, gangs), 0, 0)
+        nodes = cast("Sequence[NodeOption]", options)
+        if type(policy) is HeuristicScore:
+            node, best = _best_node(nodes)
+            return candidates.to_placement(best, node, self._score_of(policy, best)[1])
+        scored = [self._score_of(policy, option) for option in nodes]
+        best_score = max([score for score, _ in scored])
+        # Of equals the lowest node is first: node 1 of the set 0b1010, of which 0b0010 is left.
+        first, position = min(
+            [
+                (nodes[position].nodes & -nodes[position].nodes, position)
+                for position, (score, _) in enumerate(scored)
+                if score == best_score
+            ]
+        )
+        node, subset = first.bit_length() - 1, scored[position][1]
+        return candidates.to_placement(nodes[position], node, subset)
 
-    def _score_of(
-        self, policy: RowwiseScore, candidates: Candidates, option: NodeOption | GangOption
-    ) -> tuple[float, int]:
+    def _score_of(self, policy: RowwiseScore, option: NodeOption) -> tuple[float, int]:
         """Return the best score of an option, and the position of the subset that has it."""
-        key = option.key
-        found = self._scores.get(key)
+        found = self._scores.get(option.choice)
         if found is None:
-            found = self._scores[key] = self._ask(policy, candidates, option)
+            features = node_features([option])
+            scores = _checked(policy, policy.score(features), len(features))
+            subset = int(np.argmax(scores))
+            found = self._scores[option.choice] = float(scores[subset]), subset
         return found
 
-    def _ask(
-        self, policy: RowwiseScore, candidates: Candidates, option: NodeOption | GangOption
-    ) -> tuple[float, int]:
-        if isinstance(option, GangOption):
-            features = gang_features([option], candidates.tables)
-        else:
-            features = node_features([option])
-        scores = _checked(policy, policy.score(features), len(features))
-        subset = int(np.argmax(scores))
-        return float(scores[subset]), subset
+    def _best_gang(
+        self, policy: RowwiseScore, candidates: Candidates, gangs: Sequence[GangOption]
+    ) -> GangOption:
+        """Return the best of some gangs; ties go to the one that was found first."""
+        if len(gangs) == 1 and type(policy) is HeuristicScore:
+            return gangs[0]  # whatever its score: the heuristic cannot fail
+        scores, keys = self._scores, [gang.key for gang in gangs]
+        missing = {key: gang for key, gang in zip(keys, gangs, strict=True) if key not in scores}
+        if missing:
+            features = gang_features(list(missing.values()), candidates.tables)
+            found = _checked(policy, policy.score(features), len(features))
+            scores.update(zip(missing, [(score, 0) for score in found.tolist()], strict=True))
+        each = [scores[key][0] for key in keys]
+        return gangs[each.index(max(each))]
 
     def _score(
         self, candidates: Candidates, listing: Listing, job: JobSpec | None
@@ -248,12 +253,14 @@ def _best_node(options: Sequence[NodeOption]) -> tuple[int, NodeOption]:
 
     The heuristic's score is known of every choice. Ties go to the lower node index.
     """
-    best_score = max([option.choice.best_static_score for option in options])
-    best = [option for option in options if option.choice.best_static_score == best_score]
-    # The first of nodes 0b1010 is 0b0010.
-    firsts = [option.nodes & -option.nodes for option in best]
-    first = min(firsts)
-    return first.bit_length() - 1, best[firsts.index(first)]
+    best_score, first, best = -inf, NO_NODES, options[0]
+    for option in options:
+        score = option.choice.best_static_score
+        if score >= best_score:
+            lowest = option.nodes & -option.nodes  # of 0b1010: 0b0010
+            if score > best_score or lowest < first:
+                best_score, first, best = score, lowest, option
+    return first.bit_length() - 1, best
 
 
 def shortlist(nodes: NDArray[np.int64], order: NDArray[np.int64], count: int) -> NDArray[np.int64]:

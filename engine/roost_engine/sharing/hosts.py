@@ -20,7 +20,7 @@ from roost_engine.cluster.cluster import Cluster
 from roost_engine.cluster.features import LOAD_QUANTITIES
 from roost_engine.cluster.node_sets import NodeSet
 from roost_engine.cluster.seats import Seats
-from roost_engine.domain.events import Event, LoadSeen, NodeLost
+from roost_engine.domain.events import Event, LoadsSeen, NodeLost
 from roost_engine.domain.model import JobSpec, NodeName
 from roost_engine.job_record import JobRecord, JobState
 from roost_engine.sharing.memory_needs import MemoryNeeds
@@ -70,8 +70,8 @@ class Hosts:
     def note(self, event: Event) -> None:
         """Note which probes report."""
         match event:
-            case LoadSeen():
-                self._reported_s[event.name] = event.at_s
+            case LoadsSeen():
+                self._reported_s.update(dict.fromkeys(event.names, event.at_s))
             case NodeLost():
                 self._reported_s.pop(event.name, None)
             case _:

@@ -24,7 +24,7 @@ from roost_engine.domain.events import (
     JobQueued,
     JobStarted,
     LinksSeen,
-    LoadSeen,
+    LoadsSeen,
     MemorySeen,
     NodeLost,
     SharingWithdrawn,
@@ -121,7 +121,7 @@ class Seating:
                 pass
         if isinstance(event, SpeedSeen):
             self._observe(event)
-        if isinstance(event, LoadSeen | LinksSeen | SpeedSeen | MemorySeen):
+        if isinstance(event, LoadsSeen | LinksSeen | SpeedSeen | MemorySeen):
             return
         self._is_due = True
         match event:

@@ -16,14 +16,7 @@ from roost_engine.domain.errors import UnknownJob
 from roost_engine.domain.events import JobEnded, JobStarted, JobWithdrawn, WaitSoFar
 from roost_engine.domain.model import JobId, JobSpec, Placement
 from roost_engine.domain.promise import Guess
-from roost_engine.job_record import (
-    WAITS,
-    JobRecord,
-    JobState,
-    KnownJob,
-    ObservedJob,
-    shares_of,
-)
+from roost_engine.job_record import WAITS, JobRecord, JobState, KnownJob, ObservedJob, shares_of
 from roost_engine.policies.slots import GateSlot, OrderSlot, PredictorSlot
 from roost_engine.prediction.run_time.foreseen_ends import EndsConfig, ForeseenEnds
 from roost_engine.queue.job_queue import JobQueue
@@ -95,6 +88,14 @@ class JobTable:
     def queue_job(
         self, job: JobSpec, at_s: float, actions: list[Action], wait: WaitSoFar | None = None
     ) -> None:
+        """Let a job wait, in the queue if it may be offered GPUs now: see admit()."""
+        record = self.admit(job, at_s, actions, wait)
+        if record is not None:
+            self.queue.add(record, at_s)
+
+    def admit(
+        self, job: JobSpec, at_s: float, actions: list[Action], wait: WaitSoFar | None = None
+    ) -> JobRecord | None:
         """Let a job wait: a new one, one that ran and was requeued, or one of an earlier engine.
 
         Args:
@@ -102,10 +103,13 @@ class JobTable:
             at_s: engine time.
             actions: receives what follows.
             wait: of a job that has waited since before this engine began.
+
+        Returns:
+            Its record, which the caller queues; None: it may not be offered GPUs yet.
         """
         job_id = job.job_id
         known = self.jobs.get(job_id) or self.observed.pop(job_id, None)
-        record = JobRecord(spec=job, state=JobState.WAITING, queued_s=max(at_s, job.eligible_s))
+        record = JobRecord(job, JobState.WAITING, max(at_s, job.eligible_s))
         if known is not None:
             self._release(job_id, at_s)
             self.unqueue(job_id)
@@ -128,7 +132,8 @@ class JobTable:
         elif wait is not None and record.not_before_s > at_s:
             report_wait(record, wait.pause_reason, record.not_before_s, actions)
         else:
-            self.queue.add(record, at_s)
+            return record
+        return None
 
     def change(self, job: JobSpec, at_s: float, actions: list[Action]) -> None:
         """Apply a change of a waiting job: another request, an aged priority, or fixed indices."""
@@ -294,7 +299,8 @@ class JobTable:
             ended.state, ended.ended_s, ended.reason = JobState.ENDED, event.at_s, ""
             if record is not None and self._outcomes.counts_held:
                 self._outcomes.note_run(record, event.at_s)
-            self.ended[job_id] = ended
+            if self.config.ended_job_count:
+                self.ended[job_id] = ended
             if len(self.ended) > self.config.ended_job_count:
                 self.ended.popitem(last=False)
 

@@ -3,6 +3,9 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+import numpy as np
+from numpy.typing import NDArray
+
 from roost_engine.domain.actions import Action, Place, Preempt, ReleaseToSlurm, Wait, WakeAt
 from roost_engine.domain.events import (
     Event,
@@ -10,6 +13,7 @@ from roost_engine.domain.events import (
     JobQueued,
     JobsStopped,
     JobStarted,
+    LoadsSeen,
     NodeSeen,
     PlacementRefused,
     PreemptionRefused,
@@ -137,6 +141,11 @@ def bridges(gpu_count: int = 8, lane_count: int = 4) -> LinkMatrix:
 def nvswitch(gpu_count: int = 8, lane_count: int = 18) -> LinkMatrix:
     """Build a matrix in which every pair has the same NVLink lanes, as behind an NVSwitch."""
     return LinkMatrix.uniform(gpu_count, Link(Level.NUMA_NODE, lane_count))
+
+
+def load_seen(*, at_s: float, name: NodeName, load: NDArray[np.float32]) -> LoadsSeen:
+    """Return the event by which one node's load is reported: float32 [gpu, 4]."""
+    return LoadsSeen(at_s=at_s, names=(name,), load=load[None])
 
 
 def topology(name: str, links: LinkMatrix, at_s: float = 0.0) -> TopologySeen:

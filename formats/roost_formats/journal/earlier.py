@@ -17,6 +17,7 @@ from roost_engine.domain.lazy import Lazy
 from roost_engine.domain.tier import Tier
 
 _EARLIER_NAMES: Mapping[str, tuple[str, ...]] = {
+    "LoadsSeen": ("LoadSeen",),
     "OpenWait": ("Spell",),
     "ReleaseToSlurm": ("LetGo",),
     "SpeedState": ("SensitivityState",),
@@ -35,6 +36,17 @@ def completed(plain: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a record with the fields that an earlier version did not write."""
     complete = _COMPLETED.get(plain["$"])
     return plain if complete is None else complete(plain)
+
+
+def _loads_seen(plain: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Make the load of one node, of which there was an event for each, one of several nodes."""
+    load = plain["load"]
+    return {
+        "$": plain["$"],
+        "at_s": plain["at_s"],
+        "names": [plain["name"]],
+        "load": {**load, "shape": [1, *load["shape"]]},
+    }
 
 
 def _placement(plain: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -72,6 +84,7 @@ _COMPLETED: Mapping[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]] = {
     "DelayState": _delay_state,
     "Knowledge": _knowledge,
     "LearnedOrderConfig": _learned_order,
+    "LoadSeen": _loads_seen,
     "Placement": _placement,
     "PredictorsState": _predictors_state,
 }

@@ -150,8 +150,9 @@ def measure(
     """
     begin, end = span.range_of([job.submit_s for job in outcome.jobs])
     measured = [job for job in outcome.jobs[begin:end] if job.ended_s is not None]
-    jct_s, queue_s = [_jct_s(job) for job in measured], [_queue_s(job) for job in measured]
-    decision_ms = [seconds * 1000 for seconds in outcome.decision_s]
+    jct_s, queue_s = _columns(measured)
+    large = np.array([job.gpu_count for job in measured], dtype=np.int64) >= LARGE_GPUS
+    decision_ms = np.array(outcome.decision_s) * 1000
     used = occupancy_of(outcome.jobs, holds or Holds.of_jobs(outcome.jobs), cluster_gpu_count)
     makespan_s = _makespan_s(outcome.jobs)
     waited = communication_of(measured, compute_frac, restart_s)
@@ -164,8 +165,8 @@ def measure(
         p95_jct_s=percentile_or_none(jct_s, 95),
         p99_jct_s=percentile_or_none(jct_s, 99),
         avg_queue_s=mean_or_none(queue_s),
-        longest_queue_s=max(queue_s, default=None),
-        large_p99_queue_s=_large_p99_queue_s(measured),
+        longest_queue_s=float(queue_s.max()) if measured else None,
+        large_p99_queue_s=percentile_or_none(queue_s[large], 99),
         makespan_s=makespan_s,
         occupancy=None if used is None else used.held_frac,
         occupancy_loss=None if used is None else used.lost_frac,
@@ -185,12 +186,6 @@ def measure(
         bound_avg_jct_s=_bound_s(measured, cluster_gpu_count, can_share=pair_log is not None),
         left_out=_left_out(outcome.jobs),
         sharing=None if pair_log is None else sharing_of(pair_log),
-    )
-
-
-def _large_p99_queue_s(measured: Sequence[JobResult]) -> float | None:
-    return percentile_or_none(
-        [_queue_s(job) for job in measured if job.gpu_count >= LARGE_GPUS], 99
     )
 
 
@@ -221,29 +216,19 @@ def _makespan_s(jobs: Sequence[JobResult]) -> float | None:
     return max(ends_s) - jobs[0].submit_s if ends_s else None
 
 
-def _start_s(job: JobResult) -> float:
-    assert job.started_s is not None
-    return job.started_s
-
-
-def _end_s(job: JobResult) -> float:
-    assert job.ended_s is not None
-    return job.ended_s
-
-
-def _jct_s(job: JobResult) -> float:
-    return _end_s(job) - job.submit_s
-
-
-def _queue_s(job: JobResult) -> float:
-    """How long a job that ended was without GPUs.
-
-    Start minus submission is exact for a job that was never preempted; the difference of completion
-    and run time has a rounding error.
-    """
-    if not job.preempted_count:
-        return _start_s(job) - job.submit_s
-    return max(_jct_s(job) - job.ran_s, 0.0)
+def _columns(
+    measured: Sequence[JobResult],
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return how long jobs that ended took, and how long each was without GPUs: float64 [job]."""
+    submit_s = np.array([job.submit_s for job in measured])
+    jct_s = np.array([job.ended_s for job in measured], dtype=np.float64) - submit_s
+    # Start minus submission is exact for a job that was never preempted; the difference of
+    # completion and run time has a rounding error.
+    queue_s = np.array([job.started_s for job in measured], dtype=np.float64) - submit_s
+    for position, job in enumerate(measured):
+        if job.preempted_count:
+            queue_s[position] = max(jct_s[position] - job.ran_s, 0.0)
+    return jct_s, queue_s
 
 
 def _left_out(jobs: Sequence[JobResult]) -> tuple[tuple[str, int], ...]:
@@ -254,11 +239,13 @@ def _left_out(jobs: Sequence[JobResult]) -> tuple[tuple[str, int], ...]:
     return tuple(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
 
 
-def mean_or_none(values: Sequence[float]) -> float | None:
+def mean_or_none(values: Sequence[float] | NDArray[np.float64]) -> float | None:
     """Return the mean; None of no values."""
-    return float(np.mean(values)) if values else None
+    return float(np.mean(values)) if len(values) else None
 
 
-def percentile_or_none(values: Sequence[float], percent: float) -> float | None:
+def percentile_or_none(
+    values: Sequence[float] | NDArray[np.float64], percent: float
+) -> float | None:
     """Return a percentile, 0 to 100; None of no values."""
-    return float(np.percentile(values, percent)) if values else None
+    return float(np.percentile(values, percent)) if len(values) else None

@@ -45,11 +45,16 @@ class Progress:
             self.remaining_s = self.remaining_at(at_s)
         self.since_s = at_s
 
-    def ends_at(self, at_s: float) -> float:
-        """Return when the job ends if its rate does not change; inf at rate 0. `advance` first."""
-        if self.rate <= 0:
+    def change_rate(self, rate: float, at_s: float) -> float:
+        """Change the rate, and return when the job ends if it does not change again; inf: never."""
+        if self.rate:
+            self.remaining_s = self.remaining_at(at_s)
+        self.since_s, self.rate = at_s, rate
+        if rate <= 0:
             return inf
-        return max(at_s, self.stands_until_s) + self.remaining_s / self.rate
+        stands_until_s = self.stands_until_s
+        begins_s = at_s if at_s >= stands_until_s else stands_until_s
+        return begins_s + self.remaining_s / rate
 
 
 class EndedJob(Protocol):

@@ -20,7 +20,7 @@ from roost_engine.domain.events import (
     JobsStopped,
     JobStarted,
     JobWithdrawn,
-    LoadSeen,
+    LoadsSeen,
     NodeLost,
     NodeSeen,
     PlacementRefused,
@@ -191,8 +191,8 @@ class HistoryBuilder:
                 self._outside.append(event)
             case TopologySeen() | GpuHealthChanged():
                 self._outside.append(event)
-            case LoadSeen():
-                self._load_count += 1
+            case LoadsSeen():
+                self._load_count += len(event.names)
             case JobQueued() | JobChanged():
                 self._queue(event.job, event.at_s)
             case JobWithdrawn():

@@ -38,7 +38,7 @@ from roost_engine.job_record import JobState, shares_of
 from roost_sim.errors import SimError
 from roost_sim.figures.outcome import JobResult, Outcome
 from roost_sim.information.progress import ProgressTable
-from roost_sim.runs.moments import Kind, Moments
+from roost_sim.runs.moments import Moments
 from roost_sim.runs.simulated_job import SimulatedJob
 from roost_sim.traces.arrival import Arrival
 from roost_sim.worlds.restart_cost import RestartCost, no_restart_cost
@@ -159,11 +159,11 @@ class Driver:
         if self._wake_s < moments[0][0]:
             self.feed(Tick(at_s=self._wake_s))
             return
-        at_s, kind, number, subject = heappop(moments)
+        at_s, _, number, subject = heappop(moments)
         self._now_s = at_s
         if isinstance(subject, SimulatedJob):
             if subject.due == number:
-                self._start(subject, at_s) if kind is Kind.START else self._end(subject, at_s)
+                self._end(subject, at_s) if subject.is_running else self._start(subject, at_s)
         elif isinstance(subject, Arrival):
             self._moments.schedule_arrival(at_s)
             self._arrive(subject, at_s)
@@ -277,10 +277,9 @@ class Driver:
             if not 0.0 <= rate < inf:
                 raise ValueError(f"job {job_id} has rate {rate:g}; want a finite one, at least 0")
             job = self._active[job_id]
-            job.advance(at_s)
-            job.rate = rate
+            end_s = job.change_rate(rate, at_s)
             if rate > 0:
-                self._moments.schedule(job, Kind.END, job.ends_at(at_s))
+                self._moments.schedule_end(job, end_s)
             else:
                 self._moments.cancel(job)
             if self.reports_speed:
@@ -376,7 +375,7 @@ class Driver:
         if not self.start_delay_s or is_waiting_there:
             self._start(job, at_s)
             return
-        self._moments.schedule(job, Kind.START, at_s + self.start_delay_s)
+        self._moments.schedule_start(job, at_s + self.start_delay_s)
 
     def _advance_idle(self) -> bool:
         """Advance the time while only the engine's own wake-ups could start a job.

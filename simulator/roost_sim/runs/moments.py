@@ -25,6 +25,8 @@ class Kind(IntEnum):
     ARRIVAL = 3
 
 
+_END, _ARRIVAL = Kind.END, Kind.ARRIVAL  # an enum looks its members up by a call
+
 Moment: TypeAlias = tuple[float, Kind, int, SimulatedJob | Arrival | Event]
 
 
@@ -59,7 +61,7 @@ class Moments:
             if at_s < now_s:
                 job_id = arrival.spec.job_id
                 raise ValueError(f"job {job_id} comes at {at_s:g} s, after {now_s:g} s")
-            heappush(self.heap, (at_s, Kind.ARRIVAL, next(self._numbers), arrival))
+            heappush(self.heap, (at_s, _ARRIVAL, next(self._numbers), arrival))
 
     def schedule_outside(self) -> None:
         """Schedule the next event that no job of the trace causes."""
@@ -67,10 +69,15 @@ class Moments:
         if event is not None:
             heappush(self.heap, (event.at_s, Kind.OUTSIDE, next(self._numbers), event))
 
-    def schedule(self, job: SimulatedJob, kind: Kind, at_s: float) -> None:
-        """Schedule the start or the end of a job, in place of the one that was scheduled."""
+    def schedule_start(self, job: SimulatedJob, at_s: float) -> None:
+        """Schedule the start of a job, in place of what was scheduled for it."""
         job.due = number = next(self._numbers)
-        heappush(self.heap, (at_s, kind, number, job))
+        heappush(self.heap, (at_s, Kind.START, number, job))
+
+    def schedule_end(self, job: SimulatedJob, at_s: float) -> None:
+        """Schedule the end of a running job, in place of the one that was scheduled."""
+        job.due = number = next(self._numbers)
+        heappush(self.heap, (at_s, _END, number, job))
 
     def cancel(self, job: SimulatedJob) -> None:
         """Void the scheduled start or end of a job."""

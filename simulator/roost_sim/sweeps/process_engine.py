@@ -9,6 +9,7 @@ import ctypes
 import multiprocessing
 import os
 import signal
+import threading
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -92,7 +93,7 @@ class _Crew:
         context = multiprocessing.get_context("spawn")
         ours, theirs = context.Pipe()
         process = context.Process(target=_work, args=(theirs, self.sweep), daemon=True)
-        with _without_interrupts():
+        with without_interrupts():
             process.start()
             theirs.close()  # so that the end of the process is the end of the pipe
             worker = _Worker(process, ours)
@@ -117,17 +118,29 @@ class _Crew:
 
 
 @contextmanager
-def _without_interrupts() -> Iterator[None]:
+def without_interrupts() -> Iterator[None]:
     """Block SIGINT for a moment here, and for good in the processes that are started meanwhile.
 
     A new process imports for a second before it ignores SIGINT: Ctrl-C would show its traceback.
+    Another thread of this process may get the signal, and Python then calls the main thread's
+    handler all the same: a process that is half started would show a traceback too. So the handler
+    is called at the end.
     """
     resource_tracker.ensure_running()  # now: the first process starts it, which unblocks SIGINT
+    met = list[int]()
+    handler = signal.getsignal(signal.SIGINT)
+    is_main = threading.current_thread() is threading.main_thread()
+    if is_main:
+        signal.signal(signal.SIGINT, lambda number, _frame: met.append(number))
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        if is_main:
+            signal.signal(signal.SIGINT, handler)
+        if met and callable(handler):
+            handler(signal.SIGINT, None)
 
 
 def end_with_parent() -> None:

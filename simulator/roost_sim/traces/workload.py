@@ -47,8 +47,7 @@ def arrivals(
     """
     named, opted_in = models or {}, sharing_bytes or {}
     for row in _rows(trace):
-        job_id, submit_s, duration_s, gpu_count, node_count, user_id, traced_s = row[:7]
-        name, account, qos = row[7:]
+        job_id, submit_s, work_s, gpu_count, node_count, user_id, traced_s, name, account, qos = row
         accepted = (
             shapes_by_job(job_id, gpu_count, gpus_per_node)
             if shapes_by_job is not None
@@ -70,7 +69,7 @@ def arrivals(
             shares_gpus=job_id in opted_in,
             gpu_memory_bytes=opted_in.get(job_id, 0),
         )
-        yield Arrival(spec=spec, work_s=duration_s, gpu_count=gpu_count)
+        yield Arrival(spec=spec, work_s=work_s, gpu_count=gpu_count)
 
 
 def _limit(traced_s: float) -> float | None:

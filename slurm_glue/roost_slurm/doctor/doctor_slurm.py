@@ -10,6 +10,8 @@ from roost_slurm.hooks import heartbeat
 from roost_slurm.site import site_check
 from roost_slurm.site.config import HOOK_KEYS
 from roost_slurm.text import commands
+from roost_slurm.text.hostlist import expand
+from roost_slurm.text.scontrol import parse_nodes
 
 _TYPED = re.compile(r"gres/gpu:([A-Za-z][\w.-]*)")
 _INDEX = re.compile(r"[gs]\d+")
@@ -87,17 +89,35 @@ def daemon(looked: Looked) -> Iterator[Finding]:
         yield Finding("roostd", Level.FINE, f"runs and {mode}")
 
 
+def stranded_gpus(looked: Looked) -> Iterator[Finding]:
+    """Look for GPUs that slurmctld counts as used on nodes without a job; see gres_used."""
+    shown = parse_nodes(looked.machine.run(commands.show_nodes()).out)
+    stranded = {node.name: node.stranded_gpu_count for node in shown if node.stranded_gpu_count}
+    if not stranded:
+        return
+    suspended = looked.machine.run(commands.nodes_of_suspended_jobs())
+    if suspended.code:
+        return
+    for line in suspended.out.split():
+        for name in expand(line):
+            stranded.pop(name, None)
+    for name, count in sorted(stranded.items()):
+        text = f"slurmctld counts GPUs of node {name} as used ({count}), and no job is there"
+        yield Finding("gpus", Level.PROBLEM, text, "scontrol reconfigure; docs/faults.md, Slurm")
+
+
 def service_user(looked: Looked) -> Iterator[Finding]:
-    """Check that roostd runs as SlurmUser, and can see its configuration."""
+    """Check that the services run as SlurmUser, and that roostd sees its configuration."""
     user = looked.config.get("SlurmUser", "").partition("(")[0]
-    shown = looked.machine.run(
-        ("systemctl", "show", "--value", "--property=User", "roostd.service")
-    )
-    unit_user = shown.out.strip()
-    if user and unit_user and unit_user not in (user, "root"):
-        cure = f"systemctl edit roostd, and write [Service], User={user}, Group={user}"
-        text = f"roostd.service runs as {unit_user}, SlurmUser is {user}: Slurm refuses its updates"
-        yield Finding("user", Level.PROBLEM, text, cure)
+    for unit in ("roostd", "roost-unpin"):
+        shown = looked.machine.run(
+            ("systemctl", "show", "--value", "--property=User", f"{unit}.service")
+        )
+        unit_user = shown.out.strip()
+        if user and unit_user and unit_user not in (user, "root"):
+            cure = f"systemctl edit {unit}, and write [Service], User={user}, Group={user}"
+            text = f"{unit}.service runs as {unit_user}, SlurmUser is {user}: Slurm refuses updates"
+            yield Finding("user", Level.PROBLEM, text, cure)
     checked = looked.machine.run(("roostd", "check-config"))
     if checked.code:
         text = checked.complaint
@@ -191,6 +211,7 @@ CONTROLLER: tuple[Check, ...] = (
     settings,
     preemption,
     typed_limits,
+    stranded_gpus,
     service_user,
     daemon,
     controller_hooks,

@@ -10,7 +10,9 @@ FOLDER/3/pipe, log  the user's: what CUDA_MPS_PIPE_DIRECTORY and CUDA_MPS_LOG_DI
 
 A daemon without clients that does not answer or does not end is killed, with its server: they would
 keep memory of the GPU, and nothing would name them any more once their folder is gone. Neither is
-killed while the daemon has clients: that would end the clients' jobs.
+killed while the daemon has clients: that would end the clients' jobs. A job whose Epilog did not
+run stays marked as a client, until Prolog of the next job on that GPU hears from Slurm that the job
+is not on this node.
 """
 
 import contextlib
@@ -21,7 +23,7 @@ import re
 import shutil
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -60,8 +62,21 @@ class Mps:
     driver: Path = DRIVER
     cgroups: Path = _OWN_CGROUPS
 
-    def start(self, job_id: int, user_id: int, gpu: int) -> bool:
+    def start(
+        self,
+        job_id: int,
+        user_id: int,
+        gpu: int,
+        jobs_on_node: Callable[[], Collection[int] | None] = lambda: None,
+    ) -> bool:
         """Make a job a client of its GPU's control daemon, which is started if it does not run.
+
+        Args:
+            job_id: the job.
+            user_id: its user.
+            gpu: its GPU's index.
+            jobs_on_node: returns the jobs that Slurm has here, None where it does not answer;
+                called where the GPU has other clients.
 
         Returns:
             Whether the job has MPS: not where another user's jobs have it, or where a daemon with
@@ -76,6 +91,7 @@ class Mps:
         with self._locked():
             place = self.folder / str(gpu)
             owner = self.owner(gpu)
+            self._forget_lost(gpu, job_id, jobs_on_node)
             if owner not in (None, user_id) and self._clients(gpu):
                 return False
             if owner != user_id or not self._answers(gpu, user_id):
@@ -139,6 +155,18 @@ class Mps:
 
     def _clients(self, gpu: int) -> list[Path]:
         return list((self.folder / str(gpu) / "jobs").glob("*"))
+
+    def _forget_lost(
+        self, gpu: int, job_id: int, jobs_on_node: Callable[[], Collection[int] | None]
+    ) -> None:
+        """Remove the marks of clients that Slurm does not have: their Epilog did not run."""
+        others = [mark for mark in self._clients(gpu) if mark.name != str(job_id)]
+        known = jobs_on_node() if others else None
+        if known is None:
+            return
+        for mark in others:
+            if not mark.name.isdecimal() or int(mark.name) not in known:
+                mark.unlink(missing_ok=True)
 
     def _launch(self, gpu: int, user_id: int) -> None:
         place = self.folder / str(gpu)

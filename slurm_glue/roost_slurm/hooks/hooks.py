@@ -1,5 +1,8 @@
 """What Slurm runs around a job. Every hook ends in time and never fails.
 
+The steps of a hook do not depend on each other: where one fails, the system log says so and the
+others are done.
+
 | hook | runs as, where | does |
 |---|---|---|
 | prolog | root, each node | compares the allocation with the plan, enters the job map, starts MPS |
@@ -8,12 +11,13 @@
 | prolog-slurmctld, epilog-slurmctld | SlurmUser, controller | wake roostd |
 """
 
+import contextlib
 import re
 import signal
 import syslog
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from enum import StrEnum
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, NamedTuple, assert_never
@@ -65,6 +69,7 @@ class Surroundings(NamedTuple):
     seats_folder: Path | None = None  # what Prolog finds out for the tasks
     mps: "Mps | None" = None  # where the site asks for MPS
     has_opted_in: Callable[[HookEnv], bool] = lambda _env: False
+    jobs_on_node: Callable[[HookEnv], frozenset[int] | None] = lambda _env: None
 
     @classmethod
     def of_runtime(
@@ -82,6 +87,7 @@ class Surroundings(NamedTuple):
             seats_folder=folder.with_name(f"{folder.name}-seats"),
             mps=_mps(folder.with_name(f"{folder.name}-mps")) if mps else None,
             has_opted_in=lambda env: ask_opted_in(env, slurm_conf),
+            jobs_on_node=lambda env: ask_jobs_on_node(env, slurm_conf),
         )
 
 
@@ -124,13 +130,7 @@ def _run(name: HookName, env: HookEnv, around: Surroundings) -> None:
         case HookName.EPILOG:
             epilog(env, around)
         case HookName.TASK_PROLOG:
-            plan = _plan(env, around)
-            for line in task_prolog_lines(env, plan):
-                around.say(line)
-            for line in second_seat_lines(env, plan, around):  # may ask Slurm: the rest is said
-                around.say(line)
-            for line in around.mps.lines(env.job_id) if around.mps else ():
-                around.say(line)
+            task_prolog(env, around)
         case HookName.PROLOG_SLURMCTLD | HookName.EPILOG_SLURMCTLD:
             from roost_slurm.hooks import spool
 
@@ -144,22 +144,37 @@ def prolog(env: HookEnv, around: Surroundings) -> None:
     """Report a GPU job's real allocation to the agent, and enter it in the job map."""
     if not env.job_gpus:
         return
-    plan = _plan(env, around)
-    allocated = _allocated(env, plan, around)
+    plan, allocated = _plan(env, around), None
+    with _step("allocation", env, around):
+        allocated = _allocated(env, plan, around)
     if plan.managed and allocated is not None:
-        try:
+        with _step("report", env, around):
             if not around.agent.report_allocated(env.job_id, allocated):
                 around.warn(
                     f"job {env.job_id} got GPUs {allocated}, roostd chose {plan.gpu_indices}"
                 )
-        except AgentError as error:
-            around.warn(f"job {env.job_id}: {error}")
     if around.has_seats and around.seats_folder and allocated:
-        hook_seats.remember(around.seats_folder, env.job_id, allocated)
+        with _step("seats", env, around):
+            hook_seats.remember(around.seats_folder, env.job_id, allocated)
     known = allocated or plan.gpu_indices or env.job_gpus
-    hook_job_map.write(around.job_map_folder, env.job_id, known)
-    if around.mps and env.user_id and len(allocated or ()) == 1 and around.has_opted_in(env):
-        around.mps.start(env.job_id, env.user_id, known[0])
+    with _step("job map", env, around):
+        hook_job_map.write(around.job_map_folder, env.job_id, known)
+    if around.mps and env.user_id and len(allocated or ()) == 1:
+        with _step("MPS", env, around):
+            if around.has_opted_in(env):
+                jobs = partial(around.jobs_on_node, env)
+                around.mps.start(env.job_id, env.user_id, known[0], jobs)
+
+
+@contextlib.contextmanager
+def _step(name: str, env: HookEnv, around: Surroundings) -> Iterator[None]:
+    """Warn of what goes wrong in a step; the hook's deadline ends the hook all the same."""
+    try:
+        yield
+    except HookDeadline:
+        raise
+    except Exception as error:  # noqa: BLE001 - a hook that fails drains the node
+        around.warn(f"job {env.job_id}: {name}: {type(error).__name__}: {error}")
 
 
 def _allocated(env: HookEnv, plan: Plan, around: Surroundings) -> tuple[int, ...] | None:
@@ -175,10 +190,28 @@ def _allocated(env: HookEnv, plan: Plan, around: Surroundings) -> tuple[int, ...
 def epilog(env: HookEnv, around: Surroundings) -> None:
     """Clear what Prolog has set up for a job."""
     if around.seats_folder:
-        hook_seats.forget(around.seats_folder, env.job_id)
-    hook_job_map.remove(around.job_map_folder, env.job_id)
+        with _step("seats", env, around):
+            hook_seats.forget(around.seats_folder, env.job_id)
+    with _step("job map", env, around):
+        hook_job_map.remove(around.job_map_folder, env.job_id)
     if around.mps:
-        around.mps.stop(env.job_id)
+        with _step("MPS", env, around):
+            around.mps.stop(env.job_id)
+
+
+def task_prolog(env: HookEnv, around: Surroundings) -> None:
+    """Say what Slurm should change in the task's environment."""
+    plan = _plan(env, around)
+    with _step("environment", env, around):
+        for line in task_prolog_lines(env, plan):
+            around.say(line)
+    with _step("seats", env, around):
+        for line in second_seat_lines(env, plan, around):  # may ask Slurm: the rest is said
+            around.say(line)
+    if around.mps:
+        with _step("MPS", env, around):
+            for line in around.mps.lines(env.job_id):
+                around.say(line)
 
 
 def task_prolog_lines(env: HookEnv, plan: Plan) -> list[str]:
@@ -235,19 +268,33 @@ def ask_opted_in(env: HookEnv, slurm_conf: str | None) -> bool:
     return job is not None and _OPTED_IN.search(job.comment or "") is not None
 
 
+def ask_jobs_on_node(env: HookEnv, slurm_conf: str | None) -> frozenset[int] | None:
+    """Return the jobs that Slurm has on this node; None when it cannot be found out."""
+    if not env.node:
+        return None
+    shown = _ask(("squeue", "-a", "-h", "-w", env.node, "-o", "%A"), slurm_conf)
+    return None if shown is None else frozenset(map(int, filter(str.isdecimal, shown.split())))
+
+
 @lru_cache(maxsize=1)
 def _shown(job_id: int, slurm_conf: str | None) -> "JobDetail | None":
     """Ask slurmctld once in a hook."""
-    import subprocess
-
     from roost_slurm.text.scontrol import parse_jobs
+
+    shown = _ask(("scontrol", "-d", "-o", "show", "job", str(job_id)), slurm_conf)
+    return None if shown is None else parse_jobs(shown).get(job_id)
+
+
+def _ask(argv: tuple[str, ...], slurm_conf: str | None) -> str | None:
+    """Return what a command of Slurm's prints; None where it fails."""
+    import subprocess
 
     safe = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
     if slurm_conf is not None:
         safe["SLURM_CONF"] = slurm_conf
     try:
-        shown = subprocess.run(
-            ("scontrol", "-d", "-o", "show", "job", str(job_id)),
+        return subprocess.run(
+            argv,
             env=safe,
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -258,7 +305,6 @@ def _shown(job_id: int, slurm_conf: str | None) -> "JobDetail | None":
         ).stdout
     except (OSError, subprocess.SubprocessError):
         return None
-    return parse_jobs(shown).get(job_id)
 
 
 def _plan(env: HookEnv, around: Surroundings) -> Plan:

@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
+from roost_slurm.text.gres_used import UNREGISTERED, has_registered, stranded_gpu_count
 from roost_slurm.text.hostlist import HostlistError, expand
 from roost_slurm.text.limits import LONGEST_COMMENT, MOST_HOSTS, uint32, whole_number
 from roost_slurm.text.squeue import HOLDING, SlurmJobState
@@ -128,13 +129,14 @@ class ShownNode:
     """One node as slurmctld knows it.
 
     Attributes:
-        state: in full, lower case: "idle", "mixed+drain".
+        state: in full, lower case: "idle", "mixed+drain"; "mixed+unregistered": see gres_used.
         is_open: may receive a job now, as far as its state goes.
         is_asleep: powered down, or waking: Slurm boots it for the first job there.
         is_future: not there yet: a name in slurm.conf.
         gpu_count: all of its gres "gpu", seats (types s0, s1, ...) left out.
         has_seats: whether each of them has a second seat.
         is_typed: whether GPU i has the type gi, so that a job can be pinned to it.
+        stranded_gpu_count: see gres_used.
     """
 
     name: str
@@ -153,6 +155,7 @@ class ShownNode:
     socket_count: int = 1
     has_seats: bool = False
     is_typed: bool = True
+    stranded_gpu_count: int = 0
 
 
 def parse_jobs(text: str, wanted: Collection[int] | None = None) -> dict[int, JobDetail]:
@@ -283,13 +286,18 @@ def _parse_node(line: str) -> ShownNode | None:
     try:
         every = parse_gres(_without_sockets(row.get("Gres", "")))
         gres = [entry for entry in every if not is_seat(entry.kind)]
+        state, flags = row["State"], _flags(row["State"])
+        is_asleep = not _WAKING.isdisjoint(flags)
+        is_open = _is_open(state)
+        if is_open and not is_asleep and not has_registered(row):
+            state, is_open = f"{state}+{UNREGISTERED}", False
         return ShownNode(
             name=row["NodeName"],
-            state=row["State"].lower(),
+            state=state.lower(),
             reason=_reason(line),
-            is_open=_is_open(row["State"]),
-            is_asleep=not _WAKING.isdisjoint(_flags(row["State"])),
-            is_future="FUTURE" in _flags(row["State"]),
+            is_open=is_open,
+            is_asleep=is_asleep,
+            is_future="FUTURE" in flags,
             partitions=_words(row.get("Partitions", "")),
             features=_words(row.get("ActiveFeatures", row.get("AvailableFeatures", ""))),
             cpu_count=uint32(row.get("CPUEfctv", row["CPUTot"])),
@@ -300,6 +308,7 @@ def _parse_node(line: str) -> ShownNode | None:
             has_seats=0 < gpu_count(every) == 2 * gpu_count(gres),
             socket_count=max(uint32(row.get("Sockets", "1")), 1),
             is_typed=_is_typed(gres),
+            stranded_gpu_count=stranded_gpu_count(row, flags),
         )
     except (KeyError, TresError, ValueError):
         return None

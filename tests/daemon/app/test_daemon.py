@@ -12,7 +12,7 @@ from tests.daemon.rpc.probes import floats, hello, sample
 from tests.daemon.running import PATIENCE_S, config, running
 
 from roost_engine.domain.errors import ConfigError
-from roost_engine.domain.events import LoadSeen, TopologySeen
+from roost_engine.domain.events import LoadsSeen, TopologySeen
 from roost_engine.domain.model import JobId, Placement
 from roost_engine.engine import Engine, EngineConfig
 from roost_engine.job_record import JobState
@@ -364,7 +364,7 @@ async def test_a_replay_of_the_journal_gives_the_same_actions_byte_for_byte(
             assert encode(engine.step(step.event)) == encode(step.actions)
         engine.check_invariants()
     reader.close()
-    assert {LoadSeen, TopologySeen} <= kinds
+    assert {LoadsSeen, TopologySeen} <= kinds
 
 
 async def test_what_was_decided_is_still_known_after_a_restart(

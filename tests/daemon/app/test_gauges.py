@@ -103,6 +103,15 @@ def test_the_status_line_counts_jobs_and_tells_every_fault() -> None:
     assert status_line(parts.state) == "2 jobs wait, 1 placed; no answer; disk full"
 
 
+def test_stranded_gpus_are_counted_and_told() -> None:
+    parts = Parts("n1")
+    gauges = Gauges(parts)
+    assert gauges.value("stranded_gpus") == 0
+    parts.state.stranded_gpus = {NodeName("n1"): 3}
+    assert gauges.value("stranded_gpus") == 3
+    assert status_line(parts.state).endswith("3 of n1; cure: scontrol reconfigure")
+
+
 def test_jobs_that_wait_in_slurm_and_jobs_that_its_rules_hold_back_are_counted() -> None:
     parts = Parts("n1")
     gauges = Gauges(parts)

@@ -123,5 +123,7 @@ def test_damaged_output_is_read_or_is_a_fault_of_slurm(case: tuple[str, str, str
         **(answers_of(release, site=True) if file.startswith("site_") else {}),
         SITE_FILES[file]: text,
     }
-    with contextlib.suppress(SlurmError):
+    # One damaged record of many is left out, and costs no other job its poll.
+    is_of_jobs = SITE_FILES[file] in ("queue", "jobs")
+    with contextlib.nullcontext() if is_of_jobs else contextlib.suppress(SlurmError):
         asyncio.run(read_all(release, answers))

@@ -366,6 +366,32 @@ async def test_a_thousand_jobs_are_renewed_in_three_calls_though_some_are_gone(
         await port.renew([JobId("5000")], 60)
 
 
+async def test_a_reason_that_slurm_refuses_keeps_only_a_few_others_back(
+    commands: RecordedCommands, port: SlurmCli
+) -> None:
+    queue = read(RELEASE, "squeue.txt")
+    (leased,) = (line for line in queue.splitlines() if "roost:lease" in line)
+    numbers = [str(number) for number in range(5_000, 5_006)]
+    copies = [re.sub(rf"^{LEASED}\x1f{LEASED}\x1f", f"{n}\x1f{n}\x1f", leased) for n in numbers]
+    commands.answer("queue", "\n".join([*queue.splitlines(), *copies]) + "\n")
+    for number in numbers:
+        shown = RECORDS[LEASED].replace(f"JobId={LEASED} ", f"JobId={number} ")
+        commands.answer(f"job {number}", shown)
+    reasons = {JobId(number): f"waits for node n{number}" for number in numbers}
+    refused = SlurmRefused(("scontrol",), 1, "Access/permission denied")
+
+    commands.answer("update", refused, "")
+    with pytest.raises(SlurmRefused, match="Access/permission denied"):
+        await port.announce(reasons)
+    assert [update["jobid"] for update in commands.updates] == numbers
+
+    commands.updates.clear()
+    commands.answer("update", refused)  # slurmctld has gone: not a deadline for each of them
+    with pytest.raises(SlurmRefused):
+        await port.announce(reasons)
+    assert len(commands.updates) == 3
+
+
 @pytest.mark.slurm
 async def test_slurm_wakes_a_node_for_the_job_that_is_pinned_there(
     local_slurm_factory: LocalSlurmFactory,

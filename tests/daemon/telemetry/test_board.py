@@ -6,7 +6,7 @@ import pytest
 from tests.daemon.rpc.probes import floats, hello, sample
 from tests.daemon.rpc.served import ManualClock
 
-from roost_engine.domain.events import Event, GpuHealthChanged, LoadSeen, TopologySeen
+from roost_engine.domain.events import Event, GpuHealthChanged, LoadsSeen, TopologySeen
 from roost_engine.domain.model import NodeName
 from roost_proto.v1 import telemetry_pb2 as pb
 from roostd.telemetry.board import NodeReport, ProbeBoard
@@ -65,32 +65,27 @@ def test_a_probe_without_gpus_takes_nothing_back(site: Site) -> None:
     report = site.greet("no driver", hello("n1", gpu_count=0))
     site.board.apply_sample(report, sample(gpu_count=0), is_checked=True)
     assert site.kinds() == []
-    assert list(site.board.take_loads()) == []
+    assert list(site.board.take_fresh()) == []
 
 
-def test_the_load_of_the_newest_sample_is_taken_once(site: Site) -> None:
+def test_a_node_is_fresh_once_with_its_newest_sample(site: Site) -> None:
     report = site.greet()
     site.board.apply_sample(report, sample(1, sm_frac=floats(0.1, 0.1, 0.1, 0.1)), is_checked=True)
     site.board.apply_sample(report, sample(2, sm_frac=floats(0.2, 0.3, 0.4, None)), is_checked=True)
-    site.clock.at_s = 7.0
 
-    (load,) = site.board.take_loads()
-
-    assert isinstance(load, LoadSeen)
-    assert (load.at_s, load.name) == (7.0, "n1")
-    assert load.load[:3, 0].tolist() == pytest.approx([0.2, 0.3, 0.4])
-    assert list(site.board.take_loads()) == []
+    assert [fresh.sample.sequence for fresh in site.board.take_fresh() if fresh.sample] == [2]
+    assert list(site.board.take_fresh()) == []
 
 
 def test_a_hello_forgets_the_load_of_the_session_before(site: Site) -> None:
     site.board.apply_sample(site.greet(), sample(), is_checked=True)
     site.greet("restarted")
-    assert list(site.board.take_loads()) == []
+    assert list(site.board.take_fresh()) == []
 
 
 def test_a_fresh_engine_is_told_links_and_load_of_a_node_that_slurm_names(site: Site) -> None:
     site.board.apply_sample(site.greet(), sample(), is_checked=True)
-    assert [type(event) for event in site.board.introduce(N1)] == [TopologySeen, LoadSeen]
+    assert [type(event) for event in site.board.introduce(N1)] == [TopologySeen, LoadsSeen]
     assert list(site.board.introduce(NodeName("n2"))) == []
 
 
@@ -231,8 +226,6 @@ def test_values_that_nobody_has_read_are_checked_when_they_are(site: Site) -> No
 
     assert report.sample is not None
     assert (report.sample.sequence, report.is_suspect) == (1, True)
-    (load,) = site.board.take_loads()
-    assert load.load[:, 0].tolist() == pytest.approx([0.1] * 4)
 
     site.board.apply_sample(report, sample(3), is_checked=True)
     assert not report.is_suspect

@@ -173,7 +173,7 @@ def test_a_topology_must_agree_with_slurm() -> None:
 def test_another_gpu_count_forgets_what_the_probe_said() -> None:
     cluster = cluster_of(node("a"), links=nvswitch())
     assert cluster.uuids[0][0] == GpuUuid("GPU-a-0")
-    cluster.apply_load(A, load(8, 1.0))
+    cluster.apply_loads((A,), load(8, 1.0)[None])
     cluster.apply_node(node("a", 4))
     assert cluster.uuids[0] == ()
     assert cluster.loads.mean[0] == cluster.loads.known_frac[0] == 0
@@ -188,7 +188,7 @@ def test_nodes_without_gpus_or_with_too_many_are_never_offered(gpu_count: int) -
     assert cluster.free_count() == 0
     assert not cluster.usable[0]
     assert cluster.cpu_free[0] == 61
-    assert not cluster.apply_load(A, np.zeros((gpu_count, 4), dtype=np.float32))
+    assert not cluster.apply_loads((A,), np.zeros((gpu_count, 4), dtype=np.float32)[None])
     cluster.check_invariants()
 
 
@@ -208,15 +208,15 @@ def test_faults_take_gpus_away_and_give_them_back() -> None:
 
 def test_load_is_taken_in() -> None:
     cluster = cluster_of(node("a"), node("b", 4))
-    assert cluster.apply_load(A, load(8, np.nan))
+    assert cluster.apply_loads((A,), load(8, np.nan)[None])
     assert cluster.loads.known_frac[0] == 0
     half = load(4, np.nan)
     half[:2, 0] = 0.5
-    assert cluster.apply_load(B, half)
+    assert cluster.apply_loads((B,), half[None])
     assert cluster.loads.known_frac[1] == 0.5
     assert cluster.loads.mean[1] == pytest.approx(2 * 0.5 / 16)
-    assert not cluster.apply_load(A, load(4, 0.0))
-    assert not cluster.apply_load(NodeName("ghost"), load(8, 0.0))
+    assert not cluster.apply_loads((A,), load(4, 0.0)[None])
+    assert not cluster.apply_loads((NodeName("ghost"),), load(8, 0.0)[None])
 
 
 def test_grows_beyond_its_first_arrays() -> None:

@@ -40,7 +40,7 @@ def test_every_column_is_a_fraction_whatever_the_load(
     for name, load in (("a", one), ("b", other)):
         cluster.apply_node(node(name))
         cluster.apply_topology(NodeName(name), topology(name, bridges()).links, ())
-        cluster.apply_load(NodeName(name), load)
+        cluster.apply_loads((NodeName(name),), load[None])
     for wanted in (shape(1), shape(3), shape(8), shape(2, 2)):
         features = find_candidates(cluster, job("1", wanted), wanted).features
         assert ((features >= 0) & (features <= 1)).all()

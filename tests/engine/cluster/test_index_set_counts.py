@@ -34,6 +34,14 @@ def test_sets_of_sixteen_gpus_are_counted_where_they_are_few() -> None:
     assert len(counts.reaching(3)) == 120
 
 
+def test_the_first_of_a_ranking_are_found_whatever_their_number() -> None:
+    counts = LaneCounts(2, [(0b1111, 1), (0b0111, 1)])
+    ranked = [0b1100, 0b0110, 0b0101, 0b0011]
+    assert counts.first_reaching(1, ranked, 2) == [0b1100, 0b0110]
+    assert counts.first_reaching(2, ranked, 4) == [0b0110, 0b0101, 0b0011]
+    assert counts.first_reaching(3, ranked, 4) == []
+
+
 CHANGES = st.lists(
     st.tuples(st.integers(0, 5), st.integers(0, 255), st.booleans(), st.integers(1, 8)),
     max_size=80,  # more than are remembered
@@ -67,7 +75,7 @@ def test_sets_of_wide_nodes_may_be_anything_once_there_are_some() -> None:
     assert not free.reach(8, 2)
     groups.move(1, 0, 0xFFFF)
     free.change(0, 0xFFFF)
-    assert free.reach(8, 5)
+    assert free.reach(8, 5), "counted before there were such nodes"
     assert free.reach(2, 2)
     assert not free.reach(2, 3)
     free.check()

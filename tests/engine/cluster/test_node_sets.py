@@ -70,3 +70,20 @@ def test_a_drift_is_noticed() -> None:
     levels.at_least[1]
     with pytest.raises(AssertionError, match="free CPUs drifted"):
         levels.check([1], "free CPUs")
+
+
+def test_crossed_levels_are_remembered_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("roost_engine.cluster.node_sets._CROSSED_LIMIT", 3)
+    levels = Levels()
+    levels.add_node()
+    for value in (0, 4, 9, 2, 9, 4, 7, 0, 9):
+        levels[0] = value
+        assert [levels.at_least[level] for level in (1, 3, 8)] == [
+            value >= 1,
+            value >= 3,
+            value >= 8,
+        ]
+        assert len(levels._crossed) <= 3
+    assert levels.at_least[5] == 1, "a level that is new counts from now on"
+    levels[0] = 4
+    assert levels.at_least[5] == 0

@@ -82,7 +82,7 @@ def test_the_quieter_of_equal_nodes_is_offered() -> None:
     cluster = one_kind({f"n{i:02}": 0xFF for i in range(20)}, bridges())
     for index, name in enumerate(cluster.names):
         busy = np.full((8, 4), 0.0 if index == 17 else 0.9, dtype=np.float32)
-        cluster.apply_load(name, busy)
+        cluster.apply_loads((name,), busy[None])
     found = find_candidates(cluster, job("1", gpus=2), shape(2))
     assert [17] in nodes_of(found)
 
@@ -91,7 +91,7 @@ def test_load_columns_average_the_neighbours() -> None:
     cluster = one_kind({"a": 0xFF}, bridges())
     load = np.zeros((8, 4), dtype=np.float32)
     load[:, 0] = [0.8, 0.8, 0.4, 0.0, 1.0, 1.0, 1.0, 1.0]
-    cluster.apply_load(NodeName("a"), load)
+    cluster.apply_loads((NodeName("a"),), load[None])
     found = find_candidates(cluster, job("1", gpus=2), shape(2))
     position = masks_of(found).index(0b11)
     features = found.features[position]
@@ -236,7 +236,7 @@ def test_gang_columns_are_the_mean_over_its_nodes() -> None:
     cluster = one_kind({"a": 0xFF, "b": 0b11}, bridges())
     busy = np.zeros((8, 4), dtype=np.float32)
     busy[:, 0] = 1.0
-    cluster.apply_load(NodeName("a"), busy)
+    cluster.apply_loads((NodeName("a"),), busy[None])
     found = find_candidates(cluster, job("1", nodes=2, gpus=2), shape(2, 2))
     assert len(found) == 1
     features = found.features[0]

@@ -53,7 +53,7 @@ def cluster_of(*nodes: SomeNode) -> Cluster:
         cluster.hold(JobId(f"on-{name}"), [share(name, *taken)])
         if some.load_frac is not None:
             load = np.full((gpu_count, 4), [some.load_frac, some.load_frac, 0.0, 0.0])
-            cluster.apply_load(NodeName(name), load.astype(np.float32))
+            cluster.apply_loads((NodeName(name),), load.astype(np.float32)[None])
     return cluster
 
 

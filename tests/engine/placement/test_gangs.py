@@ -43,7 +43,7 @@ def random_cluster(
         cluster.hold(JobId(name), [NodeShare(seen.name, indices)])
         if random.random() < loaded_frac:
             load = [[random.random() for _ in range(4)] for _ in range(links.gpu_count)]
-            cluster.apply_load(seen.name, np.array(load, dtype=np.float32))
+            cluster.apply_loads((seen.name,), np.array(load, dtype=np.float32)[None])
     return cluster
 
 
@@ -123,6 +123,23 @@ def test_few_and_many_nodes_are_searched_alike(kinds: list[LinkMatrix], loaded_f
                 assert few.best(mask, count) == many.best(mask, count)
         for count in range(1, 60):
             assert few.has_alike(count) == many.has_alike(count)
+
+
+@pytest.mark.parametrize("most_nodes", [30, 200])
+def test_whole_nodes_are_those_that_a_search_finds(most_nodes: int) -> None:
+    """A job that can have all indices of a node and no others is searched for."""
+    crossing_count = 0
+    for seed in range(30):
+        random = Random(seed)
+        cluster = random_cluster(random, KINDS["one kind"], most_nodes=most_nodes)
+        nodes = cluster.gpu_free.at_least[8]
+        for count in range(1, nodes.bit_count() + 1):
+            found = find_gangs(cluster, shape(8, count), nodes, NO_NODES)
+            searched = find_gangs(cluster, shape(8, count), nodes, NO_NODES, tuple(range(8)))
+            assert [gang.key for gang in found] == [gang.key for gang in searched]
+            assert [gang.nodes for gang in found] == [gang.nodes for gang in searched]
+            crossing_count += found[-1].tier is Tier.CLUSTER
+    assert crossing_count > 5
 
 
 def test_nodes_with_the_same_gpus_free_are_grouped() -> None:

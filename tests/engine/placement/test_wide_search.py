@@ -54,7 +54,7 @@ def test_the_best_groups_of_a_kind_are_enough() -> None:
 
 def test_load_tells_nodes_apart() -> None:
     cluster = cluster_of([[2, 2]])
-    cluster.apply_load(NodeName("n0-1"), np.full((8, 4), 0.5, dtype=np.float32))
+    cluster.apply_loads((NodeName("n0-1"),), np.full((8, 4), 0.5, dtype=np.float32)[None])
     options = various_nodes(cluster, 2, 0b11)
     assert [option.load is None for option in options] == [True, False]
 

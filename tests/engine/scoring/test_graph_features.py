@@ -44,7 +44,7 @@ def test_load_is_seen_and_makes_the_node_changed() -> None:
     cluster = cluster_of([[0, 2]])
     graph = fresh(cluster)
     load = np.tile(np.array([0.5, 0, 63e9, 0], dtype=np.float32), (8, 1))
-    cluster.apply_load(NodeName("n0-1"), load)
+    cluster.apply_loads((NodeName("n0-1"),), load[None])
     assert graph.refresh(cluster, unknown).tolist() == [1]
     rows = gpu(graph, cluster, "n0-1")
     assert rows["sm_frac"] == [0.5] * 8
@@ -85,7 +85,7 @@ def test_incremental_features_equal_those_from_scratch(seed: int, steps: int) ->
             cluster.release(held[int(rng.integers(len(held)))])
         if rng.random() < 0.3:
             name = sorted(cluster.index_of)[int(rng.integers(6))]
-            cluster.apply_load(name, rng.random((8, 4)).astype(np.float32))
+            cluster.apply_loads((name,), rng.random((8, 4)).astype(np.float32)[None])
         if rng.random() < 0.2:  # a node moves to another rack
             cluster.apply_node(node("n0-0", 8, cpu_count=64, rack=f"p1/r{rng.integers(3)}"))
         graph.refresh(cluster, unknown)

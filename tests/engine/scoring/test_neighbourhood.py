@@ -111,11 +111,11 @@ def test_a_report_of_the_same_load_keeps_what_was_computed() -> None:
     cluster = cluster_of([[2]])
     hold(cluster, "a", 0, 0, 1)
     found, load = around(cluster), np.full((8, 4), 0.5, dtype=np.float32)
-    cluster.apply_load(NodeName("n0-0"), load)
+    cluster.apply_loads((NodeName("n0-0"),), load[None])
     before = found.residents(cluster, 0)
-    cluster.apply_load(NodeName("n0-0"), load)
+    cluster.apply_loads((NodeName("n0-0"),), load[None])
     assert found.residents(cluster, 0) is before
-    cluster.apply_load(NodeName("n0-0"), load * 2)
+    cluster.apply_loads((NodeName("n0-0"),), (load * 2)[None])
     assert found.residents(cluster, 0) is not before
 
 
@@ -127,7 +127,7 @@ def test_after_another_load_only_vectors_are_computed_again() -> None:
     found, sets = around(cluster), [(0, 0b1000_0000), (0, 0b1100_0000), (1, 0b1100_0000)]
     rows(found, cluster, *sets)
     layout, other = found.residents(cluster, 0).layout, found.residents(cluster, 1)
-    cluster.apply_load(NodeName("n0-0"), np.full((8, 4), 5e10, dtype=np.float32))
+    cluster.apply_loads((NodeName("n0-0"),), np.full((8, 4), 5e10, dtype=np.float32)[None])
     listed, fresh = rows(found, cluster, *sets), around(cluster)
     assert found.residents(cluster, 0).layout is layout
     assert found.residents(cluster, 1) is other

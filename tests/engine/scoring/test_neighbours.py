@@ -9,7 +9,7 @@ from tests.engine.scoring.graph_cluster import cluster_of, occupy, question_of, 
 
 from roost_engine.cluster.cluster import Cluster
 from roost_engine.domain.errors import PolicyError
-from roost_engine.domain.events import JobQueued, JobStarted, LoadSeen, NodeSeen, PairsSeen
+from roost_engine.domain.events import JobQueued, JobStarted, NodeSeen, PairsSeen
 from roost_engine.domain.job_kind import kind_of
 from roost_engine.domain.model import JobId, JobSpec, NodeName, NodeShare
 from roost_engine.domain.pair_correction import PairCorrection
@@ -22,7 +22,7 @@ from roost_engine.scoring.graph_jobs import Communication
 from roost_engine.scoring.heuristic import HeuristicScore
 from roost_engine.scoring.neighbour_corrections import Corrections
 from roost_engine.scoring.neighbours import PRICE, NeighbourScore
-from roost_engine.testing.builders import job, node, placed, share, topology
+from roost_engine.testing.builders import job, load_seen, node, placed, share, topology
 
 PCIE = LinkMatrix.uniform(8, Link(Level.SYSTEM))
 
@@ -132,7 +132,7 @@ def test_what_changes_on_a_node_is_seen() -> None:
 
 def test_reported_load_takes_the_place_of_what_is_expected() -> None:
     cluster, score = two_nodes(4, 4), scored()
-    cluster.apply_load(NodeName("n0-0"), np.zeros((8, 4), dtype=np.float32))
+    cluster.apply_loads((NodeName("n0-0"),), np.zeros((8, 4), dtype=np.float32)[None])
     question = question_of(cluster)
     plain = on_node(question, HeuristicScore().score(question.features))
     found = on_node(question, score.score_within(question))
@@ -189,7 +189,7 @@ def test_a_decision_names_the_neighbour_and_the_policy() -> None:
         engine.step(JobStarted(at_s=0.5, job_id=JobId(f"on {name}"), shares=held))
         busy = np.full((8, 4), np.nan, dtype=np.float32)
         busy[:, 2] = 63e9
-        engine.step(LoadSeen(at_s=0.6, name=NodeName(name), load=busy))
+        engine.step(load_seen(at_s=0.6, name=NodeName(name), load=busy))
     assert placed(engine.step(JobQueued(at_s=1.0, job=job("1", gpus=2)))).keys() == {"1"}
     record = engine.record(JobId("1"))
     assert record.decision is not None

@@ -91,7 +91,7 @@ def test_a_load_that_is_known_counts() -> None:
     cluster, wanted = cluster_without_load(Random(1)), shape(1)
     load = np.full((8, 4), 0.5, dtype=np.float32)
     for name in cluster.names:
-        cluster.apply_load(name, load)
+        cluster.apply_loads((name,), load[None])
     candidates = find_candidates(cluster, job("1", wanted), wanted)
     assert not candidates.is_load_free
     _, decision = Scorer(HeuristicScore()).choose(candidates, 0.0)
@@ -114,6 +114,43 @@ def test_a_gang_is_explained_by_what_was_free_then() -> None:
     assert [share.node for share in decision.free_before] == list(placement.nodes) == ["a", "b"]
     table = cluster.tables[0]
     assert decision.best_link_score == 2 * table.best_score(table.full_mask, 6)
+
+
+def test_only_a_policy_that_may_fail_is_asked_about_the_only_gang() -> None:
+    class Failing(HeuristicScore):
+        def score(self, features: NDArray[np.float32]) -> NDArray[np.float32]:
+            raise RuntimeError("no answer")
+
+    cluster = Cluster()
+    for name in ("a", "b"):
+        cluster.apply_node(node(name))
+    candidates = find_candidates(cluster, job("1"), shape(8, 2))
+    assert len(candidates.options) == 1
+    failing = Scorer(Failing())
+    assert failing.choose(candidates, 0.0)[0] == Scorer(HeuristicScore()).choose(candidates, 0.0)[0]
+    assert failing.fallback_count == 1
+
+
+def test_gangs_are_scored_together_as_they_would_be_one_by_one() -> None:
+    class Counting(HeuristicScore):
+        call_count = 0
+
+        def score(self, features: NDArray[np.float32]) -> NDArray[np.float32]:
+            self.call_count += 1
+            return super().score(features)
+
+    compared_count = 0
+    for seed in range(10):
+        cluster, wanted = cluster_without_load(Random(seed)), shape(2, 3)
+        candidates = find_candidates(cluster, job("1", wanted), wanted)
+        if len(candidates.options) < 2:
+            continue
+        policy = Counting()
+        chosen = Scorer(policy).choose(candidates, 0.0)[0]
+        assert policy.call_count == 1
+        assert chosen == Scorer(Plain()).choose(candidates, 0.0)[0]
+        compared_count += 1
+    assert compared_count > 3
 
 
 def test_scores_are_cached_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,6 @@ from roost_engine.domain.events import (
     GpuHealthChanged,
     JobsStopped,
     LinksSeen,
-    LoadSeen,
     MemorySeen,
     NodeSeen,
     SpeedSeen,
@@ -27,7 +26,7 @@ from roost_engine.engine import EngineConfig
 from roost_engine.job_record import JobState
 from roost_engine.plugins.plugins import Policies
 from roost_engine.sharing.pairs import Pairs, PairSpeed, SharingConfig
-from roost_engine.testing.builders import EngineHarness, bridges, job, node, topology
+from roost_engine.testing.builders import EngineHarness, bridges, job, load_seen, node, topology
 
 GIB, N1 = 1 << 30, NodeName("n1")
 HOST, GUEST = JobId("1"), JobId("2")
@@ -89,7 +88,7 @@ def site_with(first: First) -> EngineHarness:
         fracs = {"nvlink_frac": first.nvlink_frac, "pcie_frac": None}
         site.feed(LinksSeen(at_s=1.0, job_id=HOST, **fracs))
     load = np.full((2, 4), [0.5, 0.5, np.nan, first.nvlink_bytes_per_s], dtype=np.float32)
-    site.feed(LoadSeen(at_s=1.0, name=N1, load=load))
+    site.feed(load_seen(at_s=1.0, name=N1, load=load))
     if first.fault:
         for gpu in range(2):
             site.feed(GpuHealthChanged(at_s=1.0, name=N1, gpu_index=gpu, fault="MIG mode is on"))
@@ -192,7 +191,7 @@ def test_a_job_is_offered_again_once_it_is_quiet_and_its_memory_is_that_of_one_r
     site = site_with(busy)
     assert not ask(site, busy)
     load = np.full((2, 4), [0.5, 0.5, 0.0, 0.0], dtype=np.float32)
-    site.feed(LoadSeen(at_s=2.0, name=N1, load=load))
+    site.feed(load_seen(at_s=2.0, name=N1, load=load))
     site.advance(10.0)
     assert site.state("2") is JobState.PLACING
 

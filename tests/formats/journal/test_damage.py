@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.formats.journal.test_journal import head, lived
 
 from roost_engine.domain.errors import JournalError
-from roost_engine.domain.events import Event, LoadSeen, Tick
+from roost_engine.domain.events import Event, LoadsSeen, Tick
 from roost_engine.domain.model import JobId
 from roost_formats.journal.codec import UnknownRecord, decode, encode, seal
 from roost_formats.journal.database import DamagedJournal
@@ -246,7 +246,7 @@ def test_a_journal_of_a_later_format_is_put_aside_as_such(closed: Path, tmp_path
 
 @pytest.mark.parametrize("dtype", ["|O8", "<f4,<f4", "1+", "(2", "", "<V4"])
 def test_an_array_of_anything_but_numbers_is_damage(dtype: str) -> None:
-    load = next(step.event for step in STEPS if isinstance(step.event, LoadSeen))
+    load = next(step.event for step in STEPS if isinstance(step.event, LoadsSeen))
     text = b'"dtype":"<f4"'
     data = encode(load)
     assert text in data

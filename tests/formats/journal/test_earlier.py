@@ -2,17 +2,20 @@
 
 import struct
 
+import numpy as np
 import pytest
 
 from roost_engine.domain.actions import Action, ReleaseToSlurm, Wait
 from roost_engine.domain.errors import JournalError
+from roost_engine.domain.events import LoadsSeen
 from roost_engine.domain.model import JobId
 from roost_engine.domain.tier import Tier
 from roost_engine.gate.timers import ClassCounts, Timers, TimersState
 from roost_engine.gate.waiting_curve import WaitSample
 from roost_engine.prediction.speed.job_class import TimerClass
 from roost_engine.queue.learned_order import LearnedOrderConfig
-from roost_formats.journal.codec import decode, encode
+from roost_formats.journal.codec import decode, encode, seal
+from roost_formats.journal.records import EVENT
 
 EIGHT_HIGH = TimerClass.of(8, 0.5)
 # Written when a wait that the timers learn from was a record called "Wait".
@@ -74,3 +77,14 @@ def test_an_earlier_learned_order_trusts_predictions_always(is_written: bool) ->
         text = text.replace(b',"earned_trust":true', b"")
     read = decode(struct.pack("<I", len(text)) + text, LearnedOrderConfig)
     assert read == LearnedOrderConfig(ageing=3.0, earned_trust=is_written)
+
+
+def test_the_load_of_one_node_is_read_as_that_of_several() -> None:
+    """There was an event for each node."""
+    load = np.arange(8, dtype=np.float32).reshape(2, 4)
+    head = b'{"$":"LoadSeen","at_s":1.5,"name":"n1","load":{"dtype":"<f4","shape":[2,4]}}'
+    event = decode(seal(head, [load.tobytes()]), EVENT)
+    assert isinstance(event, LoadsSeen)
+    assert (event.at_s, event.names) == (1.5, ("n1",))
+    np.testing.assert_array_equal(event.load, load[None])
+    assert decode(encode(event), LoadsSeen).names == ("n1",)

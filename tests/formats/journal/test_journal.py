@@ -12,7 +12,7 @@ from roost_engine.domain.events import (
     GpuHealthChanged,
     JobEnded,
     JobQueued,
-    LoadSeen,
+    LoadsSeen,
     NodeLost,
     PlacementRefused,
     Tick,
@@ -21,6 +21,7 @@ from roost_engine.domain.model import JobId, NodeName
 from roost_engine.engine import Engine, EngineConfig
 from roost_engine.plugins.plugins import Policies
 from roost_engine.testing import builders
+from roost_engine.testing.builders import load_seen
 from roost_formats.journal.codec import decode, encode
 from roost_formats.journal.journal import FILE_NAME, Journal
 from roost_formats.journal.reader import JournalReader
@@ -47,8 +48,8 @@ def lived() -> tuple[list[Step], Engine]:
     def feed(event: Event) -> None:
         steps.append(Step(event, engine.step(event)))
 
-    feed(LoadSeen(at_s=1.0, name=NodeName("n1"), load=np.full((8, 4), 0.5, dtype=np.float32)))
-    feed(LoadSeen(at_s=1.0, name=NodeName("n2"), load=np.full((8, 4), np.nan, dtype=np.float32)))
+    feed(load_seen(at_s=1.0, name=NodeName("n1"), load=np.full((8, 4), 0.5, dtype=np.float32)))
+    feed(load_seen(at_s=1.0, name=NodeName("n2"), load=np.full((8, 4), np.nan, dtype=np.float32)))
     feed(GpuHealthChanged(at_s=1.5, name=NodeName("n1"), gpu_index=0, fault="XID 79"))
     for number, gpus in enumerate((1, 2, 4, 8, 8, 3)):
         job = builders.job(str(number), gpus=gpus, submit_s=2.0)
@@ -77,21 +78,21 @@ def test_every_event_and_action_survives_the_codec() -> None:
 
 def test_arrays_come_back_as_they_were() -> None:
     load = np.array([[0.25, np.nan, 1e9, np.inf]], dtype=np.float32)
-    event = LoadSeen(at_s=0.1 + 0.2, name=NodeName("n"), load=load)
+    event = load_seen(at_s=0.1 + 0.2, name=NodeName("n"), load=load)
 
-    back = decode(encode(event), LoadSeen)
+    back = decode(encode(event), LoadsSeen)
 
     assert back.at_s == event.at_s
     assert back.load.dtype == np.float32
-    np.testing.assert_array_equal(back.load, load)
+    np.testing.assert_array_equal(back.load, load[None])
 
 
 @pytest.mark.parametrize("cut", [0, 3, 10, -1])
 def test_a_damaged_record_is_an_error(cut: int) -> None:
-    data = encode(LoadSeen(at_s=1.0, name=NodeName("n"), load=np.zeros((2, 4), np.float32)))
+    data = encode(load_seen(at_s=1.0, name=NodeName("n"), load=np.zeros((2, 4), np.float32)))
 
     with pytest.raises(JournalError, match="cannot be read"):
-        decode(data[:cut], LoadSeen)
+        decode(data[:cut], LoadsSeen)
 
 
 def test_a_record_of_an_unknown_kind_is_an_error() -> None:
@@ -189,7 +190,7 @@ def test_a_full_disk_is_an_error_and_leaves_what_was_there(tmp_path: Path) -> No
     journal.write([head(), Step(Tick(at_s=1.0), ())])
     limit_pages(journal, 1)
     load = np.zeros((8, 4), np.float32)
-    many = [Step(LoadSeen(at_s=2.0, name=NodeName("n"), load=load), ()) for _ in range(5000)]
+    many = [Step(load_seen(at_s=2.0, name=NodeName("n"), load=load), ()) for _ in range(5000)]
 
     with pytest.raises(JournalError, match="full"):
         journal.write(many)

@@ -6,8 +6,9 @@ from pathlib import Path
 import numpy as np
 from tests.formats.journal.test_journal import POLICIES, head, read
 
-from roost_engine.domain.events import LoadSeen, Tick
+from roost_engine.domain.events import Tick
 from roost_engine.domain.model import NodeName
+from roost_engine.testing.builders import load_seen
 from roost_formats.journal.journal import Journal
 from roost_formats.journal.pruning import JournalLimits
 from roost_formats.journal.records import Step
@@ -20,7 +21,7 @@ def test_oldest_runs_go_first_when_the_file_is_too_large(tmp_path: Path) -> None
         journal.write([head(run * 100.0)])
         journal.write(
             [
-                Step(LoadSeen(at_s=run * 100.0 + i, name=NodeName("n"), load=load), ())
+                Step(load_seen(at_s=run * 100.0 + i, name=NodeName("n"), load=load), ())
                 for i in range(400)
             ]
         )

@@ -42,7 +42,7 @@ def busy_cluster(sample: Path, rng: Generator) -> Cluster:
         )
         cluster.apply_node(spec)
         cluster.apply_topology(name, links, tuple(GpuUuid(f"{name}-{i}") for i in range(count)))
-        cluster.apply_load(name, (rng.random((count, 4)) * LOUDEST).astype(np.float32))
+        cluster.apply_loads((name,), (rng.random((count, 4)) * LOUDEST).astype(np.float32)[None])
         taken = indices_of(int(rng.integers(1 << count) & rng.integers(1 << count)))
         cluster.hold(JobId(f"{number}"), (NodeShare(name, taken),))
     return cluster
@@ -83,7 +83,7 @@ def test_among_equal_nodes_the_quietest_is_chosen(policy: OnnxScore) -> None:
             cluster.release(JobId(f"{number}"))
             load = np.zeros((8, 4), np.float32)
             load[:, 0] = 0.5 + step * 1e-3
-            cluster.apply_load(NodeName(f"n{number:02}"), load)
+            cluster.apply_loads((NodeName(f"n{number:02}"),), load[None])
         candidates = candidates_for(cluster, 1, 2)
         best = int(policy.score(candidates.features).argmax())
         assert candidates.placement(best).nodes == (f"n{int(steps.argmin()):02}",)

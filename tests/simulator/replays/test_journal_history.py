@@ -12,12 +12,11 @@ from roost_engine.domain.events import (
     JobsStopped,
     JobStarted,
     JobWithdrawn,
-    LoadSeen,
     NodeLost,
     NodeSeen,
 )
 from roost_engine.domain.model import JobId, NodeName
-from roost_engine.testing.builders import job, node, share
+from roost_engine.testing.builders import job, load_seen, node, share
 from roost_sim.replays.journal_comparison import read_history
 from roost_sim.replays.journal_history import Fate, History, RecordedJob
 from roost_sim.replays.recording import Recording
@@ -193,7 +192,7 @@ def test_a_run_in_which_slurm_never_answered_says_nothing(journal: WrittenJourna
 def test_load_is_counted_and_left_out(journal: WrittenJournal) -> None:
     with journal:
         load = np.zeros((8, 4), dtype=np.float32)
-        journal.feed(LoadSeen(at_s=3.0, name=NodeName("n1"), load=load))
+        journal.feed(load_seen(at_s=3.0, name=NodeName("n1"), load=load))
     history = told(journal)
     assert history.load_count == 1
     assert [type(event) for event in history.outside] == [NodeSeen]

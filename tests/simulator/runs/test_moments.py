@@ -20,8 +20,8 @@ def waiting(job_id: str) -> SimulatedJob:
 def test_at_one_instant_ends_come_first_and_arrivals_last() -> None:
     moments, ending, starting = Moments(), waiting("1"), waiting("2")
     moments.begin([arrival("3", 5, 1), arrival("4", 5, 1)], [Tick(at_s=5.0)], 0.0)
-    moments.schedule(starting, Kind.START, 5.0)
-    moments.schedule(ending, Kind.END, 5.0)
+    moments.schedule_start(starting, 5.0)
+    moments.schedule_end(ending, 5.0)
     kinds = [heappop(moments.heap)[1] for _ in range(4)]
     assert kinds == [Kind.END, Kind.START, Kind.OUTSIDE, Kind.ARRIVAL]
     assert not moments.heap, "the second arrival waits until the first has come"
@@ -32,14 +32,14 @@ def test_at_one_instant_ends_come_first_and_arrivals_last() -> None:
 def test_within_a_kind_what_was_scheduled_first_comes_first() -> None:
     moments, jobs = Moments(), [waiting("1"), waiting("2"), waiting("3")]
     for job in jobs:
-        moments.schedule(job, Kind.END, 7.0)
+        moments.schedule_end(job, 7.0)
     assert [heappop(moments.heap)[3] for _ in jobs] == jobs
 
 
 def test_only_the_newest_moment_of_a_job_counts() -> None:
     moments, job = Moments(), waiting("1")
-    moments.schedule(job, Kind.END, 7.0)
-    moments.schedule(job, Kind.END, 9.0)
+    moments.schedule_end(job, 7.0)
+    moments.schedule_end(job, 9.0)
     assert [number == job.due for _, _, number, _ in sorted(moments.heap[:])] == [False, True]
     moments.cancel(job)
     assert job.due not in {number for _, _, number, _ in moments.heap}

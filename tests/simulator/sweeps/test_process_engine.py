@@ -4,13 +4,14 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
 import pytest
 from tests.simulator.sweeps.cases import Scripted, sweep, template
 
-from roost_sim.sweeps.process_engine import ProcessEngine
+from roost_sim.sweeps.process_engine import ProcessEngine, without_interrupts
 from roost_sim.sweeps.sweep import Case, Done, Failed, InProcess
 
 
@@ -87,6 +88,31 @@ if __name__ == "__main__":
     threading.Timer(0.5, lambda: print(worker.pid, flush=True)).start()
     next(running)  # the worker sleeps by the time that it is named
 """
+
+
+def test_ctrl_c_that_another_thread_gets_waits_until_the_processes_are_started() -> None:
+    """Python calls the main thread's handler, whichever thread the kernel has chosen."""
+    is_over, done = threading.Event(), list[str]()
+    thread = threading.Thread(target=is_over.wait)
+    thread.start()
+
+    def interrupted() -> None:
+        assert thread.ident is not None
+        with without_interrupts():
+            signal.pthread_kill(thread.ident, signal.SIGINT)
+            time.sleep(0.2)
+            done.append("started")
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            interrupted()
+        assert done == ["started"]
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)
+        is_over.set()
+        thread.join()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])

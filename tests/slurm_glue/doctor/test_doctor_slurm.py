@@ -66,9 +66,10 @@ def test_another_user_than_slurms_is_a_problem(machine: FakeMachine) -> None:
     machine.answers |= {"systemctl show": Answer(0, "slurm\n", ""), "roostd check-config": FINE}
     (found,) = doctor_slurm.service_user(machine.looked("SlurmUser = slurm(64030)\n"))
     assert (found.check, found.level) == ("roostd.yaml", Level.FINE)
-    first, _ = doctor_slurm.service_user(machine.looked("SlurmUser = slurmadm(9)\n"))
-    assert first.level is Level.PROBLEM
-    assert "User=slurmadm" in first.cure
+    *units, _ = doctor_slurm.service_user(machine.looked("SlurmUser = slurmadm(9)\n"))
+    assert [found.level for found in units] == [Level.PROBLEM] * 2
+    assert [found.text.split()[0] for found in units] == ["roostd.service", "roost-unpin.service"]
+    assert all("User=slurmadm" in found.cure for found in units)
 
 
 def test_what_check_config_says_is_passed_on(machine: FakeMachine) -> None:
@@ -78,6 +79,24 @@ def test_what_check_config_says_is_passed_on(machine: FakeMachine) -> None:
     machine.answers["roostd check-config"] = Answer(0, "", "note: main is in shadow\n")
     (found,) = doctor_slurm.service_user(machine.looked())
     assert found.level is Level.ADVICE
+
+
+def test_gpus_that_slurm_has_stranded_are_a_problem(machine: FakeMachine) -> None:
+    used = "gpu:g0:1(IDX:0),gpu:g1:0(IDX:N/A)"
+    shown = "\n".join(
+        f"NodeName={name} CPUAlloc=0 CPUTot=4 RealMemory=10 AllocMem=0 State=IDLE"
+        f" Gres=gpu:g0:1,gpu:g1:1 GresUsed={used}"
+        for name in ("n1", "n2", "n3")
+    )
+    machine.answers["scontrol -a -F -d -o show nodes"] = Answer(0, shown, "")
+    machine.answers["squeue -a -h -t SUSPENDED"] = Answer(0, "n[2-3]\n", "")
+    (found,) = doctor_slurm.stranded_gpus(machine.looked())
+    assert found.level is Level.PROBLEM
+    assert "node n1 as used (1)" in found.text
+    assert found.cure.startswith("scontrol reconfigure")
+
+    machine.answers["squeue -a -h -t SUSPENDED"] = Answer(1, "", "Unable to contact slurmctld")
+    assert [*doctor_slurm.stranded_gpus(machine.looked())] == []
 
 
 HOOK = "/etc/slurm/hooks/prolog.sh"

@@ -9,13 +9,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.conftest import open_folder
+from tests.conftest import LocalSlurmFactory, open_folder
 from tests.e2e.ledger import until
 from tests.slurm_glue.hooks.test_hooks import World
 
 from roost_slurm.hooks import hook_mps, hooks
+from roost_slurm.hooks.hook_env import HookEnv
 from roost_slurm.hooks.hook_mps import InsideJob, Mps
 from roost_slurm.hooks.hooks import HookName
+from roost_slurm.testing.cluster_plan import ClusterPlan
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="hooks start MPS as another user: root")
 
@@ -263,3 +265,66 @@ def test_a_hook_without_the_control_program_only_warns(tmp_path: Path) -> None:
     assert "nvidia-cuda-mps-control" in world.warned[-1]
     world.run(HookName.TASK_PROLOG)
     assert not any("MPS" in line for line in world.said)
+
+
+def test_hooks_start_and_stop_it_though_the_job_map_cannot_be_written(
+    node: Node, tmp_path: Path
+) -> None:
+    (tmp_path / "world").mkdir()
+    world = World(tmp_path / "world", allocated=(3,))
+    world.around = world.around._replace(mps=node.mps, has_opted_in=lambda _env: True)
+    (world.root / "job-map").chmod(0o777)  # others may write: not used
+
+    world.run(HookName.PROLOG, SLURM_JOB_UID=str(ALICE))
+    assert node.mps.lines(77) != []
+    assert "job map: JobMapError" in world.warned[-1]
+
+    world.run(HookName.EPILOG, SLURM_JOB_UID=str(ALICE))
+    assert node.mps.lines(77) == []
+    assert node.asked[-1] == f"{ALICE} 3 quit"
+
+
+def test_the_mark_of_a_job_whose_epilog_was_lost_keeps_no_other_user_away(node: Node) -> None:
+    assert node.mps.start(7, ALICE, 3)
+    assert not node.mps.start(8, BOB, 3, lambda: {7, 8})
+    assert not node.mps.start(8, BOB, 3, lambda: None)  # Slurm does not answer
+
+    assert node.mps.start(8, BOB, 3, lambda: {8, 9})
+
+    assert node.mps.lines(7) == []
+    assert node.mps.owner(3) == BOB
+    node.mps.stop(8)
+    assert list(node.mps.folder.iterdir()) == []
+
+
+def test_slurm_is_asked_for_lost_jobs_only_where_a_gpu_has_other_clients(node: Node) -> None:
+    asked = list[str]()
+
+    def jobs_on_node() -> frozenset[int]:
+        asked.append("squeue")
+        return frozenset({8})
+
+    node.mps.start(7, ALICE, 3, jobs_on_node)
+    node.mps.start(7, ALICE, 3, jobs_on_node)
+    assert asked == []
+    node.mps.start(8, ALICE, 3, jobs_on_node)
+    assert asked == ["squeue"]
+    node.mps.stop(8)  # the lost job keeps no daemon either
+    assert node.asked[-1] == f"{ALICE} 3 quit"
+
+
+@pytest.mark.slurm
+def test_slurm_tells_the_jobs_of_a_node(
+    local_slurm_factory: LocalSlurmFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hooks, "SCONTROL_TIMEOUT_S", 30.0)  # a busy machine
+    slurm = local_slurm_factory(ClusterPlan.uniform(2, 2))
+    here, there = (slurm.submit("-w", name) for name in ("n1", "n2"))
+    waiting = slurm.submit("-w", "n1", "--exclusive")
+    for job_id in (here, there):
+        slurm.wait_for_state(job_id, "RUNNING")
+    conf = str(slurm.folder.slurm_conf)
+    assert slurm.state(waiting) == "PENDING"
+    assert hooks.ask_jobs_on_node(HookEnv(job_id=1, node="n1"), conf) == frozenset({int(here)})
+    assert hooks.ask_jobs_on_node(HookEnv(job_id=1, node="n1"), "/nowhere/slurm.conf") is None
+    assert hooks.ask_jobs_on_node(HookEnv(job_id=1, node=None), conf) is None

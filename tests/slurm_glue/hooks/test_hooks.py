@@ -430,15 +430,49 @@ def test_a_hook_that_hangs_gives_up(world: World, monkeypatch: pytest.MonkeyPatc
 def test_no_deadline_interrupts_the_warning_of_a_fault(world: World) -> None:
     warned: list[tuple[str, float]] = []
 
-    def fail(_env: HookEnv) -> None:
-        raise RuntimeError("no answer")
-
     def warn(text: str) -> None:
         warned.append((text, signal.getitimer(signal.ITIMER_REAL)[0]))
 
-    hooks.run(HookName.PROLOG, GPU_JOB, world.around._replace(allocation=fail, warn=warn))
-    assert warned[0][1] > 0.0  # of the agent that is not there
-    assert warned[-1] == ("roost-slurm hook prolog: RuntimeError: no answer", 0.0)
+    nowhere = world.root / "nowhere" / "events"
+    hooks.run(
+        HookName.EPILOG_SLURMCTLD, GPU_JOB, world.around._replace(spool_file=nowhere, warn=warn)
+    )
+    hooks.run(HookName.PROLOG, GPU_JOB, world.around._replace(warn=warn))
+    (spool_fault, left_s), (_, of_agent_s) = warned
+    assert spool_fault.startswith("roost-slurm hook epilog-slurmctld: FileNotFoundError")
+    assert left_s == 0.0
+    assert of_agent_s > 0.0  # of a step: the deadline holds
+
+
+def test_a_step_that_fails_keeps_no_later_step_from_its_work(world: World) -> None:
+    """An unsafe job map, a Slurm that raises, a folder of seats that is a file."""
+
+    def fail(_env: HookEnv) -> None:
+        raise RuntimeError("no answer")
+
+    (world.root / "seats").write_text("no folder")
+    around = world.around._replace(
+        allocation=fail, has_seats=True, seats_folder=world.root / "seats"
+    )
+    hooks.run(HookName.PROLOG, GPU_JOB, around)
+    assert world.warned[-1] == "job 77: allocation: RuntimeError: no answer"
+    assert world.job_map == {"3": "77\n"}  # what Prolog's own variable says
+
+    world.warned.clear()
+    hooks.run(HookName.PROLOG, GPU_JOB, around._replace(allocation=lambda _env: (2, 3)))
+    assert world.warned[-1].startswith("job 77: seats: ")
+    assert world.job_map == {"2": "77\n", "3": "77\n"}
+
+
+def test_no_step_is_done_after_the_deadline(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hooks, "DEADLINE_S", 0.2)
+
+    def hang(_env: HookEnv) -> None:
+        time.sleep(30)
+
+    hooks.run(HookName.PROLOG, GPU_JOB, world.around._replace(allocation=hang))
+    assert world.warned[-1].endswith("gave up after 0.2 s")
+    assert world.job_map == {}
 
 
 def test_scontrol_is_not_found_in_the_users_path(tmp_path: Path) -> None:

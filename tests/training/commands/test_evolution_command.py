@@ -2,6 +2,12 @@ import tests.training.torch_library  # noqa: F401  (skips this module where torc
 
 # isort: split
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -53,3 +59,59 @@ def test_a_short_trace_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[
     write_csv(generate(HELIOS, 20, seed=3), tmp_path / "jobs.csv")
     assert main(words) == 2
     assert "take a longer time" in capsys.readouterr().err
+
+
+@pytest.fixture
+def search(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    """A search with two worker processes, in a process group as a terminal gives it."""
+    program = [sys.executable, "-m", "roost_train.start", *argv(tmp_path)[:-1], "2"]
+    process = subprocess.Popen(
+        program, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, process_group=0
+    )
+    with process:
+        yield process
+        if _has_processes(process.pid):
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("moment", ["workers start", "workers work"])
+def test_ctrl_c_is_one_line_and_leaves_no_process(
+    search: subprocess.Popen[str], moment: str
+) -> None:
+    assert search.stderr is not None
+    said = ""
+    if moment == "workers start":
+        _wait(lambda: len(_workers_of(search.pid)) == 2)
+    else:
+        while "generation 1" not in said:
+            said += search.stderr.readline()
+    os.killpg(search.pid, signal.SIGINT)  # as Ctrl-C: every process of the group gets it
+
+    _, rest = search.communicate(timeout=120)
+    assert search.returncode == 130
+    *before, last = (said + rest).splitlines()
+    assert last.startswith("roost-train: stopped; the same command continues in ")
+    assert not [line for line in before if "generation" not in line]
+    _wait(lambda: not _has_processes(search.pid))
+
+
+def _wait(is_so: Callable[[], bool]) -> None:
+    end_s = time.monotonic() + 120.0
+    while not is_so():
+        assert time.monotonic() < end_s
+        time.sleep(0.02)
+
+
+def _workers_of(process_id: int) -> list[int]:
+    children = Path(f"/proc/{process_id}/task/{process_id}/children").read_text().split()
+    names = {int(one): Path(f"/proc/{one}/cmdline").read_bytes() for one in children}
+    return [one for one, name in names.items() if b"spawn_main" in name]
+
+
+def _has_processes(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True

@@ -1,8 +1,7 @@
 import tests.training.torch_library  # noqa: F401  (skips this module where torch is missing)
 
 # isort: split
-from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any
 
@@ -58,9 +57,7 @@ def test_processes_give_what_this_one_gives_and_seeds_take_turns() -> None:
 class DeadPool(ProcessPoolExecutor):
     """A pool of which a worker was killed."""
 
-    def map(
-        self, fn: Any, *iterables: Any, timeout: float | None = None, chunksize: int = 1
-    ) -> Iterator[Any]:
+    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
         raise BrokenProcessPool
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from roost_sim.clusters.cluster_file import load_cluster
 from roost_sim.traces.formats import load_trace
+from roost_train.commands.interruption import stopped
 from roost_train.errors import TrainError
 
 _DEFAULT_SEEDS, _DEFAULT_JUDGED = 3, 24
@@ -73,9 +74,7 @@ def run_ablate(arguments: argparse.Namespace) -> int:
     try:
         logs = ablation.run(range(arguments.seeds), arguments.judged)
     except KeyboardInterrupt:
-        continues = f"the same command continues in {arguments.out}"
-        print(f"roost-train: stopped; {continues}", file=sys.stderr)
-        return 2
+        return stopped(arguments.out)
     found = {reference: effects(logs, reference) for reference in (FULL, SUPERVISED)}
     if arguments.json:
         body = {reference: as_document(lines) for reference, lines in found.items()}

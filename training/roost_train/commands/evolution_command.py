@@ -9,6 +9,7 @@ from pathlib import Path
 from roost_sim.clusters.cluster_file import load_cluster
 from roost_sim.sweeps.process_engine import core_count
 from roost_sim.traces.formats import load_trace
+from roost_train.commands.interruption import stopped
 from roost_train.errors import TrainError
 
 _DEFAULT_GENERATIONS = 60
@@ -80,20 +81,18 @@ def run_evolve(arguments: argparse.Namespace) -> int:
         limit = arguments.minutes
         return limit is None or time.monotonic() - began_s < 60.0 * limit
 
-    with selector_runs(known, process_count) as runs:
-        training = EvolutionTraining(
-            runs["trained"],
-            runs["validated"],
-            parameters,
-            arguments.out,
-            about,
-            lambda line: print(line, file=sys.stderr, flush=True),
-        )
-        try:
+    try:
+        with selector_runs(known, process_count) as runs:
+            training = EvolutionTraining(
+                runs["trained"],
+                runs["validated"],
+                parameters,
+                arguments.out,
+                about,
+                lambda line: print(line, file=sys.stderr, flush=True),
+            )
             path = training.run(arguments.generations, goes_on)
-        except KeyboardInterrupt:
-            continues = f"the same command continues in {arguments.out}"
-            print(f"roost-train: stopped; {continues}", file=sys.stderr)
-            return 2
+    except KeyboardInterrupt:
+        return stopped(arguments.out)
     print(json.dumps({"version": 1, "model": str(path), **training.best_figures()}))
     return 0

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from roost_sim.clusters.cluster_file import load_cluster
 from roost_sim.sweeps.process_engine import core_count
 from roost_sim.traces.formats import load_trace
+from roost_train.commands.interruption import stopped
 from roost_train.errors import TrainError
 from roost_train.progress import ProgressBar
 
@@ -107,9 +108,7 @@ def run(arguments: argparse.Namespace) -> int:
         try:
             path = training.run(lambda done, total: bar(done))
         except KeyboardInterrupt:
-            continues = f"the same command continues in {arguments.out}"
-            print(f"roost-train: stopped; {continues}", file=sys.stderr)
-            return 2
+            return stopped(arguments.out)
     result = {"version": 1, "model": str(path), "best": training.best(), **training.about}
     if arguments.json:
         print(json.dumps(result))

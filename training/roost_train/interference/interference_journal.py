@@ -154,8 +154,8 @@ class _Site:
                 cluster.remove_node(event.name)
             case events.TopologySeen():
                 cluster.apply_topology(event.name, event.links, event.gpu_uuids)
-            case events.LoadSeen():
-                cluster.apply_load(event.name, event.load)
+            case events.LoadsSeen():
+                cluster.apply_loads(event.names, event.load)
             case events.JobQueued() | events.JobChanged():
                 self._specs[event.job.job_id] = event.job
             case events.JobStarted():

@@ -11,8 +11,7 @@ from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context
 from typing import TypeAlias
 
 import numpy as np
@@ -23,7 +22,7 @@ from roost_engine.prediction.predictors import Predictors
 from roost_engine.queue.selector import RankModel, SelectorOrder
 from roost_sim.information.policy_information import PolicyInformation
 from roost_sim.runs.simulation import introduce, prepare
-from roost_sim.sweeps.process_engine import end_with_parent
+from roost_sim.sweeps.process_engine import end_with_parent, without_interrupts
 from roost_train.environments.episodes import Episodes
 from roost_train.errors import TrainError
 
@@ -135,7 +134,10 @@ class SelectorRuns:
         """
         if self.pool is not None:
             try:
-                return list(self.pool.map(partial(_perform, self.name), cases))
+                with without_interrupts():  # the pool starts its workers here
+                    futures = [self.pool.submit(_perform, self.name, one) for one in cases]
+                # Not map: at Ctrl-C it cancels the rest, which the pool's thread fails at (3.11).
+                return [future.result() for future in futures]
             except BrokenProcessPool as error:
                 raise TrainError(
                     "a worker process was killed: take fewer --processes if memory was short"
@@ -147,11 +149,20 @@ class SelectorRuns:
 def selector_runs(
     known: Mapping[str, Sequence[Episodes]], process_count: int
 ) -> Iterator[Mapping[str, SelectorRuns]]:
-    """Give what simulates these episodes, by name, in so many processes; 1: in this one alone."""
+    """Give what simulates these episodes, by name, in so many processes; 1: in this one alone.
+
+    An exception of the block, Ctrl-C too, ends the processes at once: a case may take minutes.
+    """
     if process_count == 1:
         yield {name: SelectorRuns(name, played) for name, played in known.items()}
         return
+    others = set(active_children())
     with ProcessPoolExecutor(
         process_count, get_context("spawn"), initializer=_learn, initargs=(known,)
     ) as pool:
-        yield {name: SelectorRuns(name, played, pool) for name, played in known.items()}
+        try:
+            yield {name: SelectorRuns(name, played, pool) for name, played in known.items()}
+        except BaseException:
+            for worker in set(active_children()) - others:
+                worker.terminate()
+            raise

@@ -71,7 +71,7 @@ class Applier:
         self._undecided: set[JobId] = set()  # pinned by an earlier daemon; until the first renewal
         self._late_pins = LatePins(state, self._pinned)
         self._unstarted = UnstartedPins(state)
-        self._reasons = WaitReasons(state)
+        self._reasons = WaitReasons(slurm, state, metrics)
         self._credentials = OldCredentials(state)
         self._preempting = Preempting(slurm, state, recorder, metrics, emit, poll)
         self._releases = Releases(
@@ -234,9 +234,7 @@ class Applier:
             self._reasons.keep({one: why for one, why in due.items() if one in self._tasks})
             waiting = {job_id: reason for job_id, reason in due.items() if self._is_waiting(job_id)}
             if waiting and not self._is_draining:
-                with logged(self._metrics, "announce"):
-                    await self._slurm.announce(waiting)
-                    self._reasons.note_announced(waiting)
+                await self._reasons.announce(waiting)
 
     def foretell(self, job_id: JobId, text: str) -> None:
         """Write when a waiting job is expected to start into Slurm, after all else for the job."""

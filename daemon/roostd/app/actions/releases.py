@@ -17,7 +17,7 @@ from roostd.app.actions.lease_renewal import LeaseRenewal
 from roostd.app.actions.slurm_refusals import logged
 from roostd.app.decision.recorder import Recorder
 from roostd.ops.metrics import Metrics
-from roostd.slurm.port import SlurmPort
+from roostd.slurm.port import JobNotWaiting, SlurmPort
 from roostd.state import DaemonState
 
 
@@ -71,9 +71,10 @@ class Releases:
             needless: all of them, by the last poll.
         """
         due = self._leases.needless(needless, self._tasks)
-        for job_id in self._pinned.keys() & set(due):
+        pinned = [job_id for job_id in due if self._has_pin(job_id)]
+        for job_id in pinned:
             self._tasks.add(job_id, partial(self._unpin_and_release, job_id))
-        if unpinned := [job_id for job_id in due if job_id not in self._pinned]:
+        if unpinned := [job_id for job_id in due if job_id not in pinned]:
             self._tasks.spawn(self._end_leases(unpinned))
 
     def retry(self) -> None:
@@ -104,10 +105,23 @@ class Releases:
         lease_s = round(self._state.config.slurm.lease_s)
         with logged(self._metrics, "let_go"):
             self._eligible.discard(job_id)
-            if job_id in self._pinned or self._keeps_types(job_id):
-                await self._slurm.unpin(job_id, lease_s)
-                self._pinned.pop(job_id, None)
+            if self._has_pin(job_id) or self._keeps_types(job_id):
+                await self._take_pin_back(job_id, lease_s)
             await self._slurm.release([job_id])
+
+    async def _take_pin_back(self, job_id: JobId, lease_s: int) -> None:
+        self._pinned.setdefault(job_id, None)  # until Slurm has done it: see `retry`
+        try:
+            await self._slurm.unpin(job_id, lease_s)
+        except JobNotWaiting as error:
+            if not error.is_held:
+                self._pinned.pop(job_id, None)
+            raise
+        self._pinned.pop(job_id, None)
+
+    def _has_pin(self, job_id: JobId) -> bool:
+        """Whether Slurm has a pin of the job, by what was done here or by the stamp in Slurm."""
+        return job_id in self._pinned or job_id in self._state.pinned_in_slurm
 
     def _keeps_types(self, job_id: JobId) -> bool:
         """Whether a pin, maybe of an earlier daemon, has left its types and nodes in the job."""

@@ -1,24 +1,42 @@
-"""The reasons of waits that Slurm is to hear: in the admin comments of the jobs."""
+"""The reasons of waits that Slurm is to hear: in the admin comments of the jobs.
+
+Reasons that Slurm refuses are announced again, after pauses that double.
+"""
 
 import time
 from collections.abc import Mapping
 
 from roost_engine.domain.actions import Wait
+from roost_engine.domain.errors import SlurmError
 from roost_engine.domain.model import JobId
 from roost_slurm.text.limits import LAST_EPOCH_S
+from roostd.app.actions.slurm_refusals import RepeatedRefusals
+from roostd.ops.metrics import Metrics
+from roostd.slurm.port import SlurmPort
 from roostd.state import DaemonState
 
 _LONGEST_REASON = 160
 _DAY_S = 86_400.0
+_FIRST_PAUSE_S = 4.0
+_LONGEST_PAUSE_S = 60.0
 
 
 class WaitReasons:
-    """Collects the reasons that began or changed since the last announcement."""
+    """Collects the reasons that began or changed since the last announcement.
 
-    def __init__(self, state: DaemonState) -> None:
-        self._state = state
+    Args:
+        slurm: the cluster.
+        state: has the engine's clock, and the jobs that are held.
+        metrics: counts refusals.
+    """
+
+    def __init__(self, slurm: SlurmPort, state: DaemonState, metrics: Metrics) -> None:
+        self._slurm, self._state = slurm, state
+        self._refusals = RepeatedRefusals(metrics, "announce")
         self._unannounced: dict[JobId, str] = {}
         self._announced: dict[JobId, str] = {}  # as they stand in Slurm
+        self._pause_s = _FIRST_PAUSE_S
+        self._paused_until_s = 0.0  # engine time
 
     def add(self, action: Wait) -> None:
         """Collect the reason of a wait."""
@@ -30,7 +48,12 @@ class WaitReasons:
         self._announced.pop(job_id, None)
 
     def take(self) -> dict[JobId, str]:
-        """Return the reasons to announce now, and begin to collect the next ones."""
+        """Return the reasons to announce now, and begin to collect the next ones.
+
+        None are returned while Slurm is left alone after a refusal: they are still collected.
+        """
+        if self._state.clock.now_s() < self._paused_until_s:
+            return {}
         due, self._unannounced = self._unannounced, {}
         return self._overtaken() | due
 
@@ -38,9 +61,21 @@ class WaitReasons:
         """Announce these with the next ones: their jobs are worked on at the moment."""
         self._unannounced = {**reasons, **self._unannounced}
 
-    def note_announced(self, reasons: Mapping[JobId, str]) -> None:
-        """Note that Slurm has these reasons."""
-        self._announced |= reasons
+    async def announce(self, reasons: Mapping[JobId, str]) -> None:
+        """Write reasons into Slurm; where it refuses one, or does not answer, again after a pause.
+
+        Those that it has by then cost no call.
+        """
+        with self._refusals.logged():
+            try:
+                await self._slurm.announce(reasons)
+            except SlurmError:
+                self.keep(reasons)
+                self._paused_until_s = self._state.clock.now_s() + self._pause_s
+                self._pause_s = min(2 * self._pause_s, _LONGEST_PAUSE_S)
+                raise
+            self._announced |= reasons
+            self._pause_s = _FIRST_PAUSE_S
 
     def _overtaken(self) -> dict[JobId, str]:
         """Return the reasons of jobs that were held since Slurm got the reason of their wait."""

@@ -27,7 +27,6 @@ from roost_engine.domain.events import (
     JobEnded,
     JobQueued,
     JobStarted,
-    LoadSeen,
     NodeSeen,
     Tick,
 )
@@ -39,13 +38,16 @@ from roostd.ops import failpoint
 from roostd.ops.metrics import Metrics
 from roostd.slurm.request import difference
 from roostd.state import DaemonState
+from roostd.telemetry.board import NodeReport
+from roostd.telemetry.load_batch import LoadBatch
 
 _log = structlog.get_logger(__name__)
 
 # After so many events, or so much CPU time, the other tasks may run, among them the gRPC services.
 _TURN_EVENTS = 200
 _TURN_S = 0.005
-_LOADS_TURN_S = 0.001  # an answer to an agent takes some eight turns
+_LOADS_TURN_S = 0.0005
+_LOADS_PAUSE_S = 0.001  # between two such turns: an answer to an agent takes some eight turns
 _LOADS_FRAC = 0.15  # of the time, for which load is read where that takes more than a turn
 
 
@@ -72,8 +74,8 @@ class DecisionLoop:
 
     Nothing is awaited between a step and the recording of its actions. Load is read from the board
     only before a step that may place a job: the engine gets the newest load of each node, once.
-    That takes .1 ms a node, so for a large cluster it takes many turns, for which the step waits,
-    and load is then not read again for a while.
+    That takes 11 us a node, so for a large cluster it takes many turns, for which the step waits,
+    and load is then not read again for a while. The nodes of a turn are one event.
 
     Args:
         state: holds the engine; a reload replaces it there.
@@ -103,8 +105,8 @@ class DecisionLoop:
         self._wake_at_s = float("inf")
         self._next_beat_s = 0.0
         self._last_at_s = 0.0
-        self._loads: Iterator[LoadSeen] | None = None  # those that are being read
-        self._loads_cost_s = self._loads_due_s = 0.0
+        self._loads: Iterator[NodeReport] | None = None  # those that are being read
+        self._loads_at_s = self._loads_cost_s = self._loads_due_s = 0.0
 
     def put(self, event: Event) -> None:
         """Queue an event."""
@@ -125,7 +127,7 @@ class DecisionLoop:
             if not self._events:
                 await self._wait_for_work()
             self._turn()
-            await asyncio.sleep(0)
+            await asyncio.sleep(0.0 if self._loads is None else _LOADS_PAUSE_S)
 
     def restart(self, events: Iterable[Event]) -> None:
         """Bring a fresh engine up to date with the cluster, and drop the old engine's WakeAt.
@@ -167,13 +169,16 @@ class DecisionLoop:
         if self._loads is None:
             if now_s < self._loads_due_s:
                 return True
-            self._loads, self._loads_cost_s = self._state.board.take_loads(), 0.0
-        began_s, is_whole = time.thread_time(), True
-        for load in self._loads:
-            self._step(load)
+            self._loads = self._state.board.take_fresh()
+            self._loads_at_s, self._loads_cost_s = now_s, 0.0
+        began_s, is_whole, batch = time.thread_time(), True, LoadBatch()
+        for report in self._loads:
+            batch.add(report)
             if time.thread_time() > began_s + _LOADS_TURN_S:
                 is_whole = False
                 break
+        for event in batch.events(self._loads_at_s):
+            self._step(event)
         self._loads_cost_s += time.thread_time() - began_s
         if is_whole:
             self._loads = None

@@ -10,6 +10,7 @@ from roost_slurm.text.stamp import parse_stamp
 from roostd.config.config import Mode
 from roostd.slurm.port import QueueSnapshot, SlurmNode
 from roostd.slurm.queue_view import SlurmQueueView
+from roostd.slurm.rules.held_back import is_pinned_comment
 from roostd.state import DaemonState
 
 
@@ -64,26 +65,35 @@ class LeasedJobs:
 
     def sort(
         self, snapshot: QueueSnapshot, view: SlurmQueueView
-    ) -> tuple[Sequence[JobId], Sequence[JobId]]:
+    ) -> tuple[Sequence[JobId], Sequence[JobId], frozenset[JobId]]:
         """Separate the leases to renew from those of jobs that Roost will not place.
 
         Changes nothing, and may run in a thread.
+
+        Returns:
+            The jobs of both kinds, and the waiting jobs that have the request of a pin in Slurm.
         """
         leased, needless = list[tuple[int, JobId]](), list[JobId]()
+        pinned = set[JobId]()
         before = self._needless.union(self.job_ids)
         for job in snapshot.jobs:
             if not job.is_pending or parse_stamp(job.admin_comment) is None:
                 continue
+            if is_pinned_comment(job.admin_comment) and waits_pinned(job):
+                pinned.update(map(JobId, job.job_ids))
             for job_id in map(JobId, job.job_ids):
                 if job_id not in view.unmanaged and self._is_enforced(job.partition):
                     leased.append((-job.priority, job_id))
                 elif self._is_needless(snapshot, job, job_id, before):
                     needless.append(job_id)
         leased.sort(key=itemgetter(0))
-        return [job_id for _, job_id in leased], needless
+        return [job_id for _, job_id in leased], needless, frozenset(pinned)
 
-    def note(self, leased: Sequence[JobId], needless: Sequence[JobId]) -> None:
+    def note(
+        self, leased: Sequence[JobId], needless: Sequence[JobId], pinned: frozenset[JobId]
+    ) -> None:
         """Apply what `sort` has found."""
+        self._state.pinned_in_slurm = pinned
         self.job_ids, self._needless = tuple(leased), frozenset(needless)
         self._release(needless)
 

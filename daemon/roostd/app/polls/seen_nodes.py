@@ -1,12 +1,13 @@
 """The nodes as Slurm showed them at the last poll."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import structlog
 
 from roost_engine.domain.events import Event
 from roost_engine.domain.model import NodeName, NodeSpec
+from roost_slurm.text.gres_used import UNREGISTERED
 from roostd.slurm.port import SlurmNode
 from roostd.slurm.rules.site_rules import SiteRules
 from roostd.slurm.sync import diff_nodes
@@ -21,7 +22,11 @@ _HIDDEN_CURE = (
     "Slurm shows no powered-down cloud node: jobs that do not fit on the others are left to plain"
     " Slurm, which wakes one; add cloud to PrivateData in slurm.conf, and Roost chooses among all"
 )
-_TRANSITIONS = ("not_responding", "no_respond", "powering", "boot")
+_STRANDED_CURE = (
+    "scontrol reconfigure: slurmctld then counts again. Until then jobs that need these GPUs wait,"
+    " since slurmctld takes them for used by jobs that have ended"
+)
+_TRANSITIONS = (UNREGISTERED, "not_responding", "no_respond", "powering", "boot")
 
 
 class SeenNodes:
@@ -39,6 +44,8 @@ class SeenNodes:
         self._rules = SiteRules(), SiteRules()  # as last given, and with the nodes
         self._warned = frozenset[NodeName]()
         self._has_hidden = False
+        self._stranded: Mapping[NodeName, int] = {}  # by the last reading
+        self._warned_stranded = frozenset[NodeName]()
 
     @property
     def states(self) -> Mapping[NodeName, str]:
@@ -81,6 +88,30 @@ class SeenNodes:
             _log.warning("nodes_hidden", partitions=enforced, cure=_HIDDEN_CURE)
         self._has_hidden = self._has_hidden or bool(enforced)
         return rules.hidden
+
+    def stranded(self, held_nodes: Callable[[], Collection[NodeName]]) -> Mapping[NodeName, int]:
+        """Return how many GPUs Slurm counts as used on nodes without a job, in two readings.
+
+        Call it once for each reading. Nodes that are new among them are logged.
+
+        Args:
+            held_nodes: returns the nodes where jobs hold GPUs: a suspended job has no CPUs.
+        """
+        shown = {
+            node.spec.name: node.stranded_gpu_count
+            for node in self.nodes
+            if node.stranded_gpu_count
+        }
+        held = held_nodes() if shown else ()
+        again = {
+            name: count
+            for name, count in shown.items()
+            if name in self._stranded and name not in held
+        }
+        if new := sorted(again.keys() - self._warned_stranded):
+            _log.warning("gpus_stranded_in_slurm", nodes=new[:20], cure=_STRANDED_CURE)
+        self._stranded, self._warned_stranded = shown, frozenset(again)
+        return again
 
     def absent(self, partitions: Iterable[str]) -> frozenset[str]:
         """Return those of some partitions that no node with GPUs is in; none before the nodes."""

@@ -379,6 +379,7 @@ class SlurmWatch:
         self._leased.note_enforced(self._nodes.nodes)
         self._warn_of_absent(self._nodes.absent(self._state.config.partitions))
         self._state.untyped_nodes = self._nodes.untyped(self._state.is_enforced)
+        self._state.stranded_gpus = self._nodes.stranded(self._state.held_nodes)
         self._state.node_states.clear()
         self._state.node_states.update(self._nodes.states)
         for event in events:

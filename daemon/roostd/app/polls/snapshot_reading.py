@@ -24,13 +24,14 @@ class SnapshotReading:
     Attributes:
         view: the queue in the engine's terms.
         shown: what operators may ask.
-        leases: the leased jobs that Roost may place, and those that it will not.
+        leases: the leased jobs that Roost may place, those that it will not, and those that have
+            the request of a pin.
         events: since the view before.
     """
 
     view: SlurmQueueView
     shown: Shown
-    leases: tuple[Sequence[JobId], Sequence[JobId]]
+    leases: tuple[Sequence[JobId], Sequence[JobId], frozenset[JobId]]
     events: tuple[Event, ...]
 
 

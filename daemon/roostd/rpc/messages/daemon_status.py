@@ -27,7 +27,7 @@ def status(state: DaemonState) -> pb.Status:
     usable = cluster.usable[: len(cluster)]
     beyond = state.beyond_slurm
     answered_s = state.slurm_answered_s
-    faults = [state.slurm_fault_now(), state.owner_fault]
+    faults = [state.slurm_fault_now(), state.owner_fault, state.stranded_fault()]
     faults.append(state.journal_fault and f"journal: {state.journal_fault}")
     return pb.Status(
         version=state.version,

@@ -90,8 +90,7 @@ class ForeseenEnds:
 
     def remove(self, job_id: JobId) -> None:
         """Forget a job, if it is there."""
-        record = self._guessed.pop(job_id, None)
-        if record is not None:
+        if self._guessed and (record := self._guessed.pop(job_id, None)) is not None:
             record.guess = None
         self._ends.remove(job_id)
 

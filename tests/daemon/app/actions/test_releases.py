@@ -102,3 +102,62 @@ async def test_a_job_that_a_fresh_engine_has_taken_up_is_not_released_later() ->
     await site.applier.renew([])  # the engine has it as placed
     await site.done()
     assert len(site.slurm.argvs) == count
+
+
+def forgotten_pin(site: Site) -> JobId:
+    """A job that waits by a pin of which only Slurm knows: it ran there, and was requeued."""
+    site.fill("n1")
+    site.fill("n2")
+    (job_id,) = site.slurm.submit(gpus_per_node=2)
+    site.slurm.update(
+        job_id,
+        AdminComment="roost:lease was=TresPerNode:gres/gpu:2",
+        TresPerNode="gres/gpu:g1:1,gres/gpu:g2:1",
+        ReqNodeList="n1",
+    )
+    site.parts.state.pinned_in_slurm = frozenset((job_id,))
+    return job_id
+
+
+async def test_a_pin_that_only_slurm_knows_is_taken_back_before_a_job_is_released() -> None:
+    site = Site()
+    job_id = forgotten_pin(site)
+    site.applier.release_needless([job_id])
+    await site.done()
+
+    unpinned, released = site.slurm.argvs
+    assert {"TresPerNode=gres/gpu:2", "ReqNodeList="} <= set(unpinned)
+    assert released[-1] == "AdminComment=roost:let-go"
+
+
+async def test_a_held_job_with_a_pin_that_only_slurm_knows_is_released_once_it_waits_again() -> (
+    None
+):
+    site = Site()
+    job_id = forgotten_pin(site)
+    site.slurm.hold(job_id)
+    site.applier.release_needless([job_id])
+    await site.done()
+    assert site.slurm.argvs == []
+
+    site.parts.state.pinned_in_slurm = frozenset()  # an older look: what was tried counts
+    site.slurm.hold(job_id, release=True)
+    await site.applier.renew([])
+    await site.done()
+
+    unpinned, released = site.slurm.argvs
+    assert "ReqNodeList=" in unpinned
+    assert released[-1] == "AdminComment=roost:let-go"
+
+
+async def test_of_a_job_that_is_gone_no_pin_is_taken_back_again() -> None:
+    site = Site()
+    job_id = forgotten_pin(site)
+    site.slurm.end(job_id)
+    site.applier.release_needless([job_id])
+    await site.done()
+    site.parts.state.pinned_in_slurm = frozenset()
+
+    await site.applier.renew([])
+
+    assert site.applier.is_idle

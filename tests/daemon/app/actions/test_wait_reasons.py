@@ -9,6 +9,7 @@ from roost_engine.domain.actions import (
     Wait,
 )
 from roostd.state import UnmanagedJob
+from roostd.testing.slurm_stand_in import Fault
 
 
 async def test_jobs_say_what_they_wait_for_once_and_in_plain_letters() -> None:
@@ -73,3 +74,40 @@ async def test_a_job_that_began_to_run_says_nothing() -> None:
     site.applier.forget(job_id)
     await site.applier.announce()
     assert site.slurm.argvs == []
+
+
+@pytest.mark.parametrize("fault", [Fault.REFUSED, Fault.LOST_BEFORE])
+async def test_a_reason_that_slurm_refuses_is_announced_again_after_pauses_that_double(
+    fault: Fault,
+) -> None:
+    site = Site()
+    job_id = site.wait_in_line()
+    site.slurm.inject("announce", fault, fault)
+    site.applier.submit(Wait(job_id=job_id, reason="waits for 3 nodes", until_s=None), 0)
+
+    async def said_at(at_s: float) -> str:
+        site.parts.clock.at_s = at_s
+        await site.applier.announce()
+        return site.slurm.admin_comment(job_id).removeprefix("roost:lease").strip()
+
+    assert await said_at(100.0) == ""
+    assert await said_at(103.9) == ""
+    assert await said_at(104.0) == ""  # asked again, and refused
+    assert await said_at(111.9) == ""
+    assert site.count("slurm_failures", operation="announce") == 2
+    assert await said_at(112.0) == "roost:advice waits for 3 nodes"
+    assert len(site.slurm.argvs) == 1
+
+
+async def test_a_reason_that_slurm_refused_is_replaced_by_the_job_s_next_one() -> None:
+    site = Site()
+    job_id = site.wait_in_line()
+    site.slurm.inject("announce", Fault.REFUSED)
+    site.applier.submit(Wait(job_id=job_id, reason="waits for 3 nodes", until_s=None), 0)
+    await site.applier.announce()
+    site.applier.submit(Wait(job_id=job_id, reason="waits for 2 nodes", until_s=None), 0)
+
+    site.parts.clock.at_s += 60.0
+    await site.applier.announce()
+
+    assert site.slurm.admin_comment(job_id).endswith("roost:advice waits for 2 nodes")

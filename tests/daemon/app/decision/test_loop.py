@@ -24,6 +24,7 @@ from roost_engine.domain.events import (
     JobEnded,
     JobQueued,
     JobStarted,
+    LoadsSeen,
     NodeSeen,
     Tick,
     TimerPinned,
@@ -171,13 +172,13 @@ async def test_the_newest_load_is_given_before_a_decision_and_only_then() -> Non
         report = board.apply_hello(read_hello(hello("n1")), "stream")
         board.apply_sample(report, sample(1), is_checked=True)
         await site.tell(seen("n2"))
-        assert "LoadSeen" not in site.kinds()
+        assert "LoadsSeen" not in site.kinds()
 
         board.apply_sample(report, sample(2), is_checked=True)
         await site.tell(queued())
 
-    assert site.kinds()[-2:] == ["LoadSeen", "JobQueued"]
-    assert site.kinds().count("LoadSeen") == 1
+    assert site.kinds()[-2:] == ["LoadsSeen", "JobQueued"]
+    assert site.kinds().count("LoadsSeen") == 1
 
 
 def send_samples(site: Site, count: int, number: int) -> None:
@@ -199,10 +200,36 @@ async def test_the_load_of_many_nodes_takes_many_turns_and_a_decision_waits_for_
     site.loop.put(queued())
     for count in range(1, 4):
         site.loop._turn()
-        assert site.kinds() == ["LoadSeen"] * count
+        assert site.kinds() == ["LoadsSeen"] * count
     send_samples(site, 3, 2)  # newer load is for the next decision
     site.loop._turn()
-    assert site.kinds() == [*["LoadSeen"] * 3, "JobQueued"]
+    assert site.kinds() == [*["LoadsSeen"] * 3, "JobQueued"]
+
+
+async def test_the_nodes_of_a_turn_are_one_event() -> None:
+    site = Site()
+    send_samples(site, 3, 1)
+    site.loop.put(queued())
+    site.loop._turn()
+    assert site.kinds() == ["LoadsSeen", "JobQueued"]
+    (event, _) = (step.event for step in site.recorder.steps)
+    assert isinstance(event, LoadsSeen)
+    assert event.names == ("n0", "n1", "n2")
+
+
+async def test_the_loop_serves_others_between_two_turns_that_read_load(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An answer to an agent takes some eight turns of the event loop."""
+    monkeypatch.setattr(loop, "_LOADS_TURN_S", 0.0)
+    monkeypatch.setattr(loop, "_LOADS_PAUSE_S", 3_600.0)
+    site = Site()
+    send_samples(site, 3, 1)
+    async with site.turning():
+        site.loop.put(queued())
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert site.kinds() == ["LoadsSeen"]
 
 
 async def test_load_that_took_long_to_read_is_not_read_again_for_a_while(
@@ -216,7 +243,7 @@ async def test_load_that_took_long_to_read_is_not_read_again_for_a_while(
         site.loop.put(queued(JobId(str(number)), at_s=at_s))
         site.loop._turn()
         site.loop._turn()
-    once = ["LoadSeen", "JobQueued"]
+    once = ["LoadsSeen", "JobQueued"]
     assert site.kinds() == [*once, "JobQueued", *once]
 
 
@@ -231,7 +258,7 @@ async def test_load_of_a_node_that_goes_while_it_is_read_is_left_out(
     site.parts.state.board.leave(NodeName("n1"), "stream")
     for _ in range(2):
         site.loop._turn()
-    assert site.kinds() == ["LoadSeen", "JobQueued"]
+    assert site.kinds() == ["LoadsSeen", "JobQueued"]
 
 
 async def test_load_that_was_not_read_before_a_new_engine_began_is_read_by_that(
@@ -245,7 +272,7 @@ async def test_load_that_was_not_read_before_a_new_engine_began_is_read_by_that(
     site.loop.restart([])
     site.loop.put(queued(JobId("2")))
     site.loop._turn()
-    assert site.kinds() == ["LoadSeen", "LoadSeen"]
+    assert site.kinds() == ["LoadsSeen", "LoadsSeen"]
 
 
 async def test_a_node_that_slurm_names_gets_what_its_probe_told_before() -> None:

@@ -138,3 +138,22 @@ async def test_sorting_leases_costs_no_more_than_the_number_of_requeued_jobs(
 ) -> None:
     few_s = await cpu_of_a_look_s(tmp_path, 100)
     assert await cpu_of_a_look_s(tmp_path, 800) < 8 * 3 * few_s
+
+
+async def test_pins_are_known_by_their_stamps_in_slurm_also_of_held_jobs(site: Site) -> None:
+    pinned, held, plain = (site.slurm.submit(gpus_per_node=2)[0] for _ in range(3))
+    for job_id in (pinned, held):
+        site.slurm.update(
+            job_id,
+            AdminComment="roost:lease was=TresPerNode:gres/gpu:2",
+            TresPerNode="gres/gpu:g1:1,gres/gpu:g2:1",
+            ReqNodeList="n1",
+        )
+    site.slurm.hold(held)
+    await site.look()
+    assert site.state.pinned_in_slurm == {pinned, held}
+    assert plain not in site.state.pinned_in_slurm
+
+    site.slurm.update(pinned, TresPerNode="gres/gpu:2", ReqNodeList="")
+    await site.look()
+    assert site.state.pinned_in_slurm == {held}

@@ -1,11 +1,13 @@
 """The nodes of the last poll: what has changed, and what the readings of the queue need of them."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
 from structlog.testing import capture_logs
 
 from roost_engine.domain.events import NodeLost, NodeSeen
+from roost_engine.domain.model import NodeName
 from roost_engine.testing.builders import node
 from roostd.app.polls.seen_nodes import SeenNodes
 from roostd.slurm.port import SlurmNode
@@ -75,3 +77,26 @@ def test_a_node_that_boots_is_expected_soon(state: str, usable: bool, is_changin
     seen = SeenNodes()
     seen.apply((shown("a", state, usable),), 1.0)
     assert seen.are_changing is is_changing
+
+
+def test_gpus_that_slurm_strands_are_told_at_the_second_reading_and_logged_once() -> None:
+    seen, stranded = SeenNodes(), replace(shown("a"), stranded_gpu_count=3)
+    with capture_logs() as logs:
+        assert _read(seen, stranded) == {}
+        assert _read(seen, stranded) == {"a": 3}
+        assert _read(seen, stranded) == {"a": 3}
+        assert _read(seen, shown("a")) == {}
+        assert _read(seen, stranded) == {}
+    assert [(one["event"], one["nodes"]) for one in logs] == [("gpus_stranded_in_slurm", ["a"])]
+    assert "scontrol reconfigure" in logs[0]["cure"]
+
+
+def test_gpus_of_a_suspended_job_are_not_stranded() -> None:
+    seen, stranded = SeenNodes(), replace(shown("a"), stranded_gpu_count=3)
+    assert _read(seen, stranded, "a") == {}
+    assert _read(seen, stranded, "a") == {}
+
+
+def _read(seen: SeenNodes, one: SlurmNode, *held: str) -> Mapping[NodeName, int]:
+    seen.apply((one,), 1.0)
+    return seen.stranded(lambda: frozenset(map(NodeName, held)))

@@ -1,5 +1,6 @@
 """messages.daemon_status: the model, the cluster and the shares of users that a status names."""
 
+from roost_engine.domain.model import NodeName
 from roost_engine.engine import Engine, EngineConfig
 from roost_engine.plugins.plugins import Policies
 from roost_engine.plugins.stacks import OrderKind
@@ -34,3 +35,12 @@ def test_status_tells_of_shares_only_where_the_order_keeps_them(state: DaemonSta
     assert daemon_status.status(state).share_user_count == 0
     state.share_count = 12
     assert daemon_status.status(state).share_user_count == 12
+
+
+def test_status_tells_of_gpus_that_slurm_has_stranded(state: DaemonState) -> None:
+    before = daemon_status.status(state).slurm_fault
+    state.stranded_gpus = {NodeName("n1"): 4}
+    assert daemon_status.status(state).slurm_fault == "; ".join(
+        filter(None, (before, state.stranded_fault()))
+    )
+    assert "scontrol reconfigure" in state.stranded_fault()

@@ -72,17 +72,18 @@ async def test_hello_is_welcomed_and_topology_goes_to_the_engine_at_once(served:
     assert event.links.score((0, 1)) == 400
 
 
-async def test_load_is_handed_out_once_and_newest_only(served: Served) -> None:
+async def test_a_sample_is_handed_out_once_and_newest_only(served: Served) -> None:
     probe = Probe(served)
     await probe.greet(hello())
     await probe.say(sample(1, sm_frac=floats(0.1, 0.1, 0.1, 0.1)))
     await probe.say(sample(2, sm_frac=floats(0.2, 0.2, 0.2, 0.2)))
     await served.until_sequence("n1", 2)
 
-    (load,) = served.state.board.take_loads()
+    (report,) = served.state.board.take_fresh()
 
-    assert load.load[:, 0].tolist() == pytest.approx([0.2] * 4)
-    assert list(served.state.board.take_loads()) == []
+    assert report.newest is not None
+    assert report.newest.sm_frac.values[:] == pytest.approx([0.2] * 4)
+    assert list(served.state.board.take_fresh()) == []
 
 
 async def test_a_gap_in_the_sequence_makes_the_daemon_ask_for_a_hello(served: Served) -> None:
@@ -314,7 +315,7 @@ async def test_a_probes_report_is_emitted_again_when_slurm_names_the_node(served
 
     kinds = [type(event).__name__ for event in served.state.board.introduce(N1)]
 
-    assert kinds == ["TopologySeen", "GpuHealthChanged", "LoadSeen"]
+    assert kinds == ["TopologySeen", "GpuHealthChanged", "LoadsSeen"]
     assert list(served.state.board.introduce(NodeName("other"))) == []
 
 
@@ -522,7 +523,7 @@ async def test_a_probe_without_driver_is_welcome_but_the_engine_hears_nothing_of
     await served.until_sequence("n1", 1)
 
     assert served.emitted == []
-    assert list(served.state.board.take_loads()) == []
+    assert list(served.state.board.take_fresh()) == []
     assert list(served.state.board.introduce(N1)) == []
 
 

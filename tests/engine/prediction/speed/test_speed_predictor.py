@@ -128,7 +128,7 @@ class TestCounters:
         cluster = two_racks()
         load = np.zeros((8, 4), dtype=np.float32)
         load[:, 3] = nvlink_bytes_per_s
-        cluster.apply_load(NodeName("a0"), load)
+        cluster.apply_loads((NodeName("a0"),), load[None])
         return cluster
 
     def test_busy_links_are_worth_one_run(self) -> None:
