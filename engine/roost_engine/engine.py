@@ -238,11 +238,11 @@ class Engine:
             self._alarms.hand_over(at_s, actions)
         if table.clearing or self._has_rare_rules:
             self._advance_others(event, at_s, actions)
-        is_stirred = queue.is_stirred or self._free.freed != NO_NODES or self.seating is not None
-        if is_stirred:
+        wants_pass = queue.wants_pass or self._free.freed != NO_NODES or self.seating is not None
+        if wants_pass:
             self._serve(at_s, actions)
         if table.running:
-            is_speed_alone = isinstance(event, SpeedSeen) and not is_stirred and not actions
+            is_speed_alone = isinstance(event, SpeedSeen) and not wants_pass and not actions
             if not (is_speed_alone and self._preemption.is_settled(at_s)):
                 self._preemption.consider(self._pass.reserved, at_s, actions)
         self._alarms.announce(at_s, actions)
@@ -262,7 +262,7 @@ class Engine:
     def _serve(self, at_s: float, actions: list[Action]) -> None:
         """Offer GPUs to the jobs that wait, now that the queue or a node has changed."""
         queue = self._table.queue
-        can_try = self.config.window_count > 0 and (queue.is_stirred or self._free.freed)
+        can_try = self.config.window_count > 0 and (queue.wants_pass or self._free.freed)
         if can_try and queue.begin_pass(self.cluster, self.policies.candidates, at_s):
             # window_count is read again: an order that steers the engine may have changed it.
             self._pass.run(at_s, actions, self.config.window_count)

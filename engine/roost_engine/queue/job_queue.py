@@ -31,7 +31,7 @@ class JobQueue:
 
     Attributes:
         is_keyed: whether its order gives keys.
-        is_stirred: whether a pass could change anything or jobs have not been reported, even
+        wants_pass: whether a pass could change anything or jobs have not been reported, even
             where no node was freed; if not, begin_pass() and end_pass() need not be called.
         has_preemptors: whether there is a job in the queue for which Slurm may preempt.
         departure_count: how many jobs have left it.
@@ -57,7 +57,7 @@ class JobQueue:
         self._arrival_count = self.departure_count = 0
         self._ranked = QueueMark(0, 0, 0, 0.0)  # of the last ranking by an order without keys
         self._generation = order.generation  # of the keys
-        self.is_stirred = False
+        self.wants_pass = False
         self._is_due = False  # whether a pass could change anything
         self._pass_s: float | None = None  # time of the present pass, if there is one
         self._left_s: float | None = None  # time of the last pass in which a job left
@@ -78,7 +78,7 @@ class JobQueue:
         That is so where every other job is known to find no capacity, with or without reserved
         nodes, and none has waited since `impatient_s`. Only for an order that has keys.
         """
-        if self.is_stirred or (self._groups and demand_key(job) in self._groups):
+        if self.wants_pass or (self._groups and demand_key(job) in self._groups):
             return False
         for group in self._groups.values():
             if group.last_failure is None or group.hints or group.limit:
@@ -117,7 +117,7 @@ class JobQueue:
         if left is not None:
             self._forget_if_empty(left)
         self._unreported[job_id] = None
-        self.is_stirred = True
+        self.wants_pass = True
         is_first = self._first_job_matters and group.job_ids[0][1] == job_id
         if is_first or group.last_failure is None or group.hints:
             self._is_due = True
@@ -137,7 +137,7 @@ class JobQueue:
             return
         # Nodes may have been reserved for the job. Within a pass that matters only afterwards: the
         # jobs before it had their turn already, and it took nothing that was reserved for them.
-        self.is_stirred = True
+        self.wants_pass = True
         if self._pass_s is None:
             self._is_due = True
         else:
@@ -295,7 +295,7 @@ class JobQueue:
                     self._unreported[job_id] = None  # the pass ended before its turn
                 elif job_id not in group.deferred:
                     found.append((job_id, group))
-        self.is_stirred = bool(self._is_due or self._unreported or self._left_s is not None)
+        self.wants_pass = bool(self._is_due or self._unreported or self._left_s is not None)
         return found
 
     def is_settled(self, reserved: NodeSet) -> bool:
@@ -376,12 +376,12 @@ class JobQueue:
 
     def postpone(self) -> None:
         """Let the pass continue after the next event."""
-        self._is_due = self.is_stirred = True
+        self._is_due = self.wants_pass = True
 
     def check_invariants(self) -> None:
         """Raise AssertionError where the groups and the jobs disagree."""
         if self._is_due or self._unreported or self._left_s is not None:
-            assert self.is_stirred, "a pass would not begin"
+            assert self.wants_pass, "a pass would not begin"
         queued = [job_id for group in self._groups.values() for job_id in group.since_s]
         assert sorted(queued) == sorted(self._jobs) == sorted(self._entries)
         for demand, group in self._groups.items():
@@ -423,7 +423,7 @@ class JobQueue:
         for job_id in group.deferred:
             insort(group.job_ids, (self._entries[job_id][1], job_id))
         group.deferred.clear()
-        self._is_due = self.is_stirred = True
+        self._is_due = self.wants_pass = True
 
     def _rank(self, cluster: Cluster, mark: QueueMark) -> None:
         """Sort every job by an order without lasting keys."""
