@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from tests.engine.conftest import HarnessFactory
@@ -220,7 +220,8 @@ KINDS: dict[str, Callable[[Sequence[int]], Policies]] = {
 def a_day(policies: Policies) -> EngineHarness:
     """Twenty jobs come, run and end on two nodes, while others wait past their patience."""
     nodes = [node(name, rack="r") for name in "ab"]
-    config = EngineConfig(patience_s=30.0)
+    # Jobs that are placed within an advance are started after it, at most 400 s later.
+    config = EngineConfig(patience_s=30.0, start_timeout_s=500.0)
     harness = EngineHarness(nodes, bridges(), config=config, policies=policies)
     for number in range(20):
         gpus, count = ((4, 1), (8, 2), (2, 1), (8, 1))[number % 4]
@@ -243,6 +244,7 @@ def a_day(policies: Policies) -> EngineHarness:
 @pytest.mark.parametrize("kind", KINDS)
 @settings(max_examples=25, deadline=None)
 @given(faults=st.lists(st.one_of(st.just(WORKS), st.integers(0, WORKS)), min_size=1, max_size=9))
+@example(faults=[13, 13, WORKS, WORKS, WORKS, WORKS, WORKS, WORKS, 0])
 def test_no_fault_escapes_a_step_or_keeps_a_job_from_running(kind: str, faults: list[int]) -> None:
     harness = a_day(KINDS[kind](faults))
     harness.engine.check_invariants()
