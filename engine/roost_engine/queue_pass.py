@@ -100,7 +100,7 @@ class QueuePass:
             self._proposed = record, candidates
             queue.add(record, at_s, key)
             return
-        queue.note_passing()
+        queue.note_placed_at_once()
         self.reserved = NO_NODES
         self._take(record, candidates, at_s, actions)
 

@@ -87,8 +87,8 @@ class JobQueue:
                 return False
         return True
 
-    def note_passing(self) -> None:
-        """Note that a job would have been queued and was placed at once."""
+    def note_placed_at_once(self) -> None:
+        """Count a job that is placed without being queued, as if it had come and left."""
         self._arrival_count += 1
         self.departure_count += 1
 
