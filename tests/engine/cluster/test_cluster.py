@@ -228,8 +228,8 @@ def test_of_several_nodes_the_load_of_those_that_fit_is_taken_in() -> None:
 
 def test_a_load_that_is_not_of_the_named_nodes_is_left() -> None:
     cluster = cluster_of(node("a"), node("b"))
-    for wrong in (load(8, 1.0), load(8, 1.0)[None], np.zeros(0), np.zeros((2, 8, 3))):
-        assert cluster.apply_loads((A, B), wrong) == 0
+    for shape in ((8, 4), (1, 8, 4), (0,), (2, 8, 3)):
+        assert cluster.apply_loads((A, B), np.ones(shape, dtype=np.float32)) == 0
     assert not cluster.loads.reported
 
 
