@@ -61,8 +61,9 @@ class Alarms:
     def hand_over(self, at_s: float, actions: list[Action]) -> None:
         """Release the jobs to Slurm that one of its limits has kept waiting for long enough."""
         table, hand_over_s = self._table, self._config.hand_over_s
-        if table.queue.next_hand_over_s(hand_over_s) <= at_s:
-            for job_id, limit in table.queue.take_overdue(at_s - hand_over_s):
+        limited = table.queue.limited
+        if limited.next_hand_over_s(hand_over_s) <= at_s:
+            for job_id, limit in limited.take_overdue(at_s - hand_over_s):
                 why = f"Slurm's limit {limit} has kept it waiting for {hand_over_s:g} s"
                 table.release_to_slurm(job_id, table.jobs[job_id], why, at_s, actions)
 
@@ -77,8 +78,9 @@ class Alarms:
                 break
             heappop(alarms)
             next_s = inf
-        if table.queue.limited:
-            next_s = min(next_s, table.queue.next_hand_over_s(self._config.hand_over_s))
+        limited = table.queue.limited
+        if limited.by_number:
+            next_s = min(next_s, limited.next_hand_over_s(self._config.hand_over_s))
         if self._released.is_active:
             next_s = min(next_s, self._released.next_s)
         if table.running and self._preemption.is_wanted:

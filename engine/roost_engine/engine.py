@@ -234,7 +234,7 @@ class Engine:
             self._released.advance(at_s)
         if table.alarms and table.alarms[0][0] <= at_s:
             self._alarms.ring(at_s, actions)
-        if queue.limited:
+        if queue.limited.by_number:
             self._alarms.hand_over(at_s, actions)
         if table.clearing or self._has_rare_rules:
             self._advance_others(event, at_s, actions)

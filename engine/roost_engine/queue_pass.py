@@ -100,7 +100,7 @@ class QueuePass:
             self._proposed = record, candidates
             queue.add(record, at_s, key)
             return
-        queue.note_passing()
+        queue.note_placed_at_once()
         self.reserved = NO_NODES
         self._take(record, candidates, at_s, actions)
 
@@ -109,7 +109,7 @@ class QueuePass:
         table, queue = self._table, self._table.queue
         if self._cluster.free.freed or (table.alarms and table.alarms[0][0] <= at_s):
             return False
-        if job.quotas or job.node_quotas or queue.limited or table.clearing:
+        if job.quotas or job.node_quotas or queue.limited.by_number or table.clearing:
             return False
         if job.preempts or queue.has_preemptors or self._standing.preemptors:
             return False
@@ -227,7 +227,7 @@ class QueuePass:
         job, earlier = record.spec, group.last_failure
         limit = self._table.quotas.exhausted_by(job) if job.quotas else ""
         if limit:
-            self._table.queue.limit(group, limit, at_s)
+            self._table.queue.limited.add(group, limit, at_s)
             report_group(record, group, self._config.hand_over_s, actions)
             return True
         group.forget()

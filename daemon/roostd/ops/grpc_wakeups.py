@@ -28,15 +28,21 @@ def read_at_once(loop: asyncio.AbstractEventLoop) -> Iterator[None]:
     add_reader = loop.add_reader
 
     def add(fd: Any, callback: Callable[..., object], *args: Any) -> None:
-        # A gRPC that needs no socket, or writes no second byte, works as before.
-        is_socket = isinstance(fd, socket.socket)
-        add_reader(fd, partial(_read, fd, callback) if is_socket else callback, *args)
+        # A gRPC that needs no such socket, or writes no second byte, works as before.
+        add_reader(fd, partial(_read, fd, callback) if _is_of_a_pair(fd) else callback, *args)
 
     vars(loop)["add_reader"] = add
     try:
         yield
     finally:
         del vars(loop)["add_reader"]
+
+
+def _is_of_a_pair(fd: Any) -> bool:
+    """Whether this is one end of socket.socketpair(): what comes there is no one's message."""
+    if not isinstance(fd, socket.socket) or fd.type != socket.SOCK_STREAM:
+        return False
+    return fd.family == socket.AF_UNIX and not (fd.getsockname() or fd.getpeername())
 
 
 def _read(wakeups: socket.socket, take_events: Callable[..., object], *args: Any) -> None:

@@ -125,7 +125,9 @@ def _loads_of(values: NDArray[np.float64]) -> NDArray[np.float32]:
     """Return [node, GPU, 4] of [node, column, GPU]; a rate is the sum of those that are known."""
     load = np.empty((values.shape[0], values.shape[2], len(LOAD_COLUMNS)), dtype=np.float32)
     sent, received = values[:, 2::2], values[:, 3::2]
-    rates = np.where(np.isnan(sent), received, np.where(np.isnan(received), sent, sent + received))
-    load[:, :, :2] = np.minimum(values[:, :2], 1.0).transpose(0, 2, 1)
-    load[:, :, 2:] = rates.transpose(0, 2, 1)
+    with np.errstate(over="ignore", invalid="ignore"):  # of implausible samples, which are replaced
+        both = sent + received
+        rates = np.where(np.isnan(sent), received, np.where(np.isnan(received), sent, both))
+        load[:, :, :2] = np.minimum(values[:, :2], 1.0).transpose(0, 2, 1)
+        load[:, :, 2:] = rates.transpose(0, 2, 1)
     return load

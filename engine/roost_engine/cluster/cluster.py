@@ -160,9 +160,11 @@ class Cluster:
         """Apply what probes report of some nodes: float32 [node, gpu, 4], each node named once.
 
         Returns:
-            For how many of them; the others are unknown or have another number of GPUs.
+            For how many of them; the others are unknown or have another number of GPUs. 0 where
+            the array is not of that shape.
         """
-        gpu_count = load.shape[1] if load.shape[2:] == (len(LOAD_COLUMNS),) else 0
+        is_whole = load.shape[2:] == (len(LOAD_COLUMNS),) and len(load) == len(names)
+        gpu_count = load.shape[1] if is_whole else 0
         known = {place: self.index_of.get(name) for place, name in enumerate(names)}
         found = {
             place: node

@@ -92,7 +92,7 @@ class FreeCapacity:
         self.freed |= 1 << node
 
     def _regroup(self, node: int, kind: int, before: int, free: int) -> None:
-        """Move a node to the group of its kind and its free GPUs; `before`, others were free."""
+        """Move a node to the group of its kind and free GPUs, now `free` and not `before`."""
         self.groups.move(node, kind, free)
         self.sets_in_common.change(before, free)
         self.gpu_masks[node] = free

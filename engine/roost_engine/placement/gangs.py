@@ -105,7 +105,7 @@ def _whole_nodes(
 ) -> Sequence[GangOption]:
     """List gangs of idle nodes of one kind without load: these differ by their racks alone.
 
-    The same gangs as those of a search, of which most are for whole nodes, in a fifth of the time.
+    The same gangs as those of a search in a fifth of the time; most gangs are for whole nodes.
 
     Args:
         cluster: the nodes.

@@ -43,7 +43,7 @@ class ShapeByShape:
 
     def hints(self, cluster: Cluster, job: JobSpec, nodes: NodeSet) -> Sequence[Hint]:
         """See CandidatePolicy."""
-        # Asked for each kind of waiting job at each end of a job: first_hints(), a call shorter.
+        # What first_hints() returns, with a call less: asked for each kind at each end of a job.
         return hints_in(cluster, job, nodes, not (self.any_gpus and may_have_any_gpus(job)))
 
 

@@ -8,7 +8,6 @@ of a pass depends on how many kinds of jobs wait, not on how many jobs.
 from bisect import insort
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from heapq import heappop, heappush
-from math import inf
 
 from roost_engine.cluster.cluster import Cluster
 from roost_engine.cluster.node_sets import NodeSet
@@ -17,6 +16,7 @@ from roost_engine.job_record import JobRecord
 from roost_engine.policies.protocols import CandidatePolicy, QueueMark, QueueView, SortKey
 from roost_engine.policies.slots import OrderSlot
 from roost_engine.queue.group import Group, QueueOwners, Turn, demand_key, demand_of, push_turn
+from roost_engine.queue.limited_groups import LimitedGroups
 from roost_engine.queue.quotas import Quotas
 
 
@@ -35,7 +35,7 @@ class JobQueue:
             where no node was freed; if not, begin_pass() and end_pass() need not be called.
         has_preemptors: whether there is a job in the queue for which Slurm may preempt.
         departure_count: how many jobs have left it.
-        limited: the groups that a quota holds back, by number.
+        limited: the groups that a quota holds back.
         owners: the agents whose jobs these are; None: there is one agent.
     """
 
@@ -63,7 +63,7 @@ class JobQueue:
         self._left_s: float | None = None  # time of the last pass in which a job left
         self._hopeful: list[Group] = []  # groups that may find capacity in this pass
         self._unreported: dict[JobId, None] = {}  # added, and not reported by end_pass() yet
-        self.limited: dict[int, Group] = {}
+        self.limited = LimitedGroups(self._jobs)
 
     def __contains__(self, job_id: JobId) -> bool:
         return job_id in self._jobs
@@ -87,8 +87,8 @@ class JobQueue:
                 return False
         return True
 
-    def note_passing(self) -> None:
-        """Note that a job would have been queued and was placed at once."""
+    def note_placed_at_once(self) -> None:
+        """Count a job that is placed without being queued, as if it had come and left."""
         self._arrival_count += 1
         self.departure_count += 1
 
@@ -112,7 +112,7 @@ class JobQueue:
         insort(group.job_ids, (key, job_id))
         group.since_s[job_id] = since_s
         if group.limit:
-            self._note_limited(group, record, at_s)
+            self.limited.note(group, record, at_s)
         heappush(group.ages, (since_s, job_id))
         if left is not None:
             self._forget_if_empty(left)
@@ -159,51 +159,12 @@ class JobQueue:
         del group.job_ids[group.place_of((key, job_id))]
         group.deferred[job_id] = None
 
-    def limit(self, group: Group, quota: str, at_s: float) -> None:
-        """Hold a group back until a quota of Slurm's has more left."""
-        group.limit = quota
-        self.limited[group.number] = group
-        for job_id in group.since_s:
-            self._note_limited(group, self._jobs[job_id], at_s)
-
-    def _note_limited(self, group: Group, record: JobRecord, at_s: float) -> None:
-        """Note since when a job of a group is held back; a wait may be older than this queue."""
-        if record.limited_since_s is None:
-            record.limited_since_s = max(at_s, record.queued_s)
-        group.limit_since_s = min(group.limit_since_s, record.limited_since_s)
-
     def lift_limits(self, quotas: Quotas) -> None:
         """Offer GPUs again to the groups whose quotas have enough left."""
+        if self.limited.lift(quotas):
+            self.postpone()
         if any(group.demand.node_quotas for group in self._groups.values()):
             self.postpone()  # a node may have CPUs left for them
-        for group in tuple(self.limited.values()):
-            if not quotas.exhausted_by(group.sample):
-                del self.limited[group.number]
-                group.limit, group.limit_since_s = "", inf
-                for job_id in group.since_s:
-                    self._jobs[job_id].limited_since_s = None
-                self.postpone()
-
-    def next_hand_over_s(self, hand_over_s: float) -> float:
-        """Return when take_overdue() may have jobs next, if no limit is lifted; inf: never."""
-        if not self.limited:
-            return inf
-        return hand_over_s + min(group.limit_since_s for group in self.limited.values())
-
-    def take_overdue(self, limit_s: float) -> Sequence[tuple[JobId, str]]:
-        """Return the jobs that a quota has held back since `limit_s` or longer, and the quota.
-
-        The caller takes them out of the queue.
-        """
-        found: list[tuple[JobId, str]] = []
-        for group in self.limited.values():
-            if group.limit_since_s > limit_s:
-                continue
-            since = {job_id: self._jobs[job_id].limited_since_s or 0.0 for job_id in group.since_s}
-            found += [(job_id, group.limit) for job_id in since if since[job_id] <= limit_s]
-            later = (since_s for since_s in since.values() if since_s > limit_s)
-            group.limit_since_s = min(later, default=inf)
-        return found
 
     def recall_all(self) -> None:
         """Forget which groups had no capacity and which jobs were set aside."""
@@ -416,7 +377,7 @@ class JobQueue:
             if group.demand.preempts:
                 self._preempting_group_count -= 1
                 self.has_preemptors = self._preempting_group_count > 0
-            self.limited.pop(group.number, None)
+            self.limited.forget(group)
 
     def _recall(self, group: Group) -> None:
         group.forget()

@@ -21,10 +21,11 @@ A user that has had and wants much more than its share gains nothing by the orde
 jobs of such a user have the key from(j) + 2 · window(j) (`share_slack`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from math import inf
+from typing import NamedTuple
 
 from roost_engine.domain.model import JobId, JobSpec
 from roost_engine.job_record import JobRecord
@@ -81,6 +82,13 @@ class LearnedOrderConfig:
     earned_trust: bool = True
 
 
+class _Due(NamedTuple):
+    """A due time: `from_s`, and later by `span_s` as far as predictions are trusted."""
+
+    from_s: float
+    span_s: float
+
+
 class LearnedOrder:
     """See the module.
 
@@ -93,8 +101,10 @@ class LearnedOrder:
 
     def __init__(self, config: LearnedOrderConfig, predictors: Predictors) -> None:
         self.config, self._predictors = config, predictors
-        self._due_s: dict[JobId, float] = {}  # of the last jobs asked for, the latest last
-        self._spans_s: dict[JobId, float] = {}  # what trust multiplies, of the same jobs
+        # Of the last jobs asked for, the latest last: due times, of which a job has the earliest.
+        self._places: dict[JobId, tuple[_Due, ...]] = {}
+        # Of those that others were moved past: what the next one that is may take.
+        self._left: dict[JobId, _Due] = {}
 
     def rank(self, view: QueueView) -> Sequence[JobId]:
         """See policies.OrderPolicy."""
@@ -112,14 +122,12 @@ class LearnedOrder:
         is_over = users.wait(spec.job_id, spec.user_id, gpu_s, slack, at_s)
         if times.age_s <= 0.0:
             self._predictors.skill.expect(spec.job_id, self.expected_s(times))
-        due_s, span_s = max(spec.submit_s, spec.eligible_s), self._span_s(spec, times, window_s)
+        due = _Due(max(spec.submit_s, spec.eligible_s), self._span_s(spec, times, window_s))
         if is_over:  # behind the jobs of other users that come within a window
-            self._spans_s.pop(spec.job_id, None)
-            due_s += _OVER_WINDOWS * window_s
-        else:
-            self._spans_s[spec.job_id] = span_s
-            due_s += self._trust_frac() * span_s
-        return self._sorted_by(spec, self._moved_s(spec, due_s))
+            due = _Due(due.from_s + _OVER_WINDOWS * window_s, 0.0)
+        place = self._moved(spec, due) if spec.overtakes else (due,)
+        self._remember(spec.job_id, place)
+        return self._sorted_by(spec, self._earliest_s(place))
 
     @property
     def generation(self) -> int:
@@ -128,12 +136,10 @@ class LearnedOrder:
 
     def key_again(self, job: JobRecord, at_s: float) -> SortKey:
         """See policies.RekeyedOrder; nothing is predicted again."""
-        spec = job.spec
-        span_s = self._spans_s.get(spec.job_id)
-        if span_s is None:
+        place = self._places.get(job.spec.job_id)
+        if place is None:
             return self.key(job, at_s)
-        due_s = max(spec.submit_s, spec.eligible_s) + self._trust_frac() * span_s
-        return self._sorted_by(spec, self._moved_s(spec, due_s))
+        return self._sorted_by(job.spec, self._earliest_s(place))
 
     def _trust_frac(self) -> float:
         return self._predictors.skill.trust_frac if self.config.earned_trust else 1.0
@@ -146,8 +152,8 @@ class LearnedOrder:
         """See ExpectingOrder."""
         config = self.config
         window_s = config.window_s + config.window_backlogs * self._predictors.backlog.drain_s()
-        from_s, span_s = max(spec.submit_s, spec.eligible_s), self._span_s(spec, times, window_s)
-        return self._sorted_by(spec, from_s + self._trust_frac() * span_s)
+        due = _Due(max(spec.submit_s, spec.eligible_s), self._span_s(spec, times, window_s))
+        return self._sorted_by(spec, self._earliest_s((due,)))
 
     def _span_s(self, spec: JobSpec, times: RunTimes, window_s: float) -> float:
         """Return how much later a job is due than it came, if what is expected of it is trusted.
@@ -165,31 +171,37 @@ class LearnedOrder:
     def _sorted_by(self, spec: JobSpec, due_s: float) -> SortKey:
         return -spec.precedence, -self._level(spec.priority), due_s, *submission_key(spec)
 
-    def _moved_s(self, spec: JobSpec, due_s: float) -> float:
-        """Return the due time of a job that its owner may have moved past others.
+    def _earliest_s(self, place: Iterable[_Due]) -> float:
+        trust_frac = self._trust_frac()
+        return min([due.from_s + trust_frac * due.span_s for due in place])
+
+    def _moved(self, spec: JobSpec, own: _Due) -> tuple[_Due, ...]:
+        """Return the place of a job that its owner has moved past others.
 
         The job takes the earliest due time among theirs and its own; of equal due times the higher
         priority goes first. A due time is taken once, and the job that was passed keeps the later
         one of the two: moving every new job past the same old one gains nothing.
         """
-        own_s, known = due_s, self._due_s
-        if spec.overtakes:
-            due_s = min(due_s, known.get(spec.job_id, due_s))
+        own_s, taken = self._earliest_s((own,)), [own, *self._takable(spec.job_id)]
         for other in spec.overtakes:
-            other_s = known.get(other, own_s)
-            if other_s < own_s:
-                known[other] = own_s
-            due_s = min(due_s, other_s)
-        self._remember(spec.job_id, due_s)
-        return due_s
+            place = self._takable(other)
+            if place and self._earliest_s(place) < own_s:
+                taken += place
+                self._left[other] = own
+        return own, min(taken, key=lambda due: self._earliest_s((due,)))
 
-    def _remember(self, job_id: JobId, due_s: float) -> None:
-        self._due_s.pop(job_id, None)
-        self._due_s[job_id] = due_s
-        if len(self._due_s) > _MOST_REMEMBERED:
-            oldest = next(iter(self._due_s))
-            del self._due_s[oldest]
-            self._spans_s.pop(oldest, None)
+    def _takable(self, job_id: JobId) -> tuple[_Due, ...]:
+        left = self._left.get(job_id)
+        return self._places.get(job_id, ()) if left is None else (left,)
+
+    def _remember(self, job_id: JobId, place: tuple[_Due, ...]) -> None:
+        self._places.pop(job_id, None)
+        self._left.pop(job_id, None)
+        self._places[job_id] = place
+        if len(self._places) > _MOST_REMEMBERED:
+            oldest = next(iter(self._places))
+            del self._places[oldest]
+            self._left.pop(oldest, None)
 
     def due_s(self, job: JobRecord) -> float | None:
         """See ExpectingOrder."""

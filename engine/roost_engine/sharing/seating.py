@@ -142,7 +142,7 @@ class Seating:
                 self._examined.clear()
 
     def joining(self, job_id: JobId) -> list[JobId]:
-        """Return the jobs that are placed beside another and have not started yet."""
+        """Return the jobs that are placed beside this one and have not started yet."""
         return [one for one in self.seats.partners(job_id) if one in self._table.placing]
 
     def corrected(self) -> list[CorrectedPair]:

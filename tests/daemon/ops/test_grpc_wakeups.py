@@ -97,6 +97,33 @@ async def test_readers_of_others_are_as_before(wakeups: Wakeups) -> None:
     loop.remove_reader(wakeups.read_socket)
 
 
+async def test_messages_of_a_connection_are_left_to_its_reader() -> None:
+    """A later gRPC might read connections on the loop: there each byte counts."""
+    loop, got = asyncio.get_running_loop(), asyncio.Queue[bytes]()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        sender = socket.create_connection(listener.getsockname())
+        reader, _ = listener.accept()
+    with sender, reader:
+        with read_at_once(loop):
+            loop.add_reader(reader, lambda: got.put_nowait(reader.recv(64)))
+        sender.sendall(b"whole")
+        assert await got.get() == b"whole"
+        loop.remove_reader(reader)
+
+
+async def test_datagrams_are_left_to_their_reader() -> None:
+    loop, got = asyncio.get_running_loop(), list[bytes]()
+    sender, reader = socket.socketpair(type=socket.SOCK_DGRAM)
+    with sender, reader:
+        with read_at_once(loop):
+            loop.add_reader(reader, lambda: got.append(reader.recv(64)))
+        sender.send(b"first")
+        sender.send(b"second")
+        await turns(3)
+        loop.remove_reader(reader)
+    assert got == [b"first", b"second"]
+
+
 class NotingLoop(asyncio.SelectorEventLoop):
     """Notes its readers."""
 

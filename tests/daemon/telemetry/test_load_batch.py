@@ -77,6 +77,17 @@ def test_an_implausible_sample_gives_way_to_the_last_plausible_one() -> None:
     assert (wrong.is_suspect, sound.is_suspect) == (True, False)
 
 
+@pytest.mark.parametrize(("sent", "received"), [(3e38, 3e38), (math.inf, -math.inf)])
+def test_rates_beyond_all_numbers_leave_the_other_nodes_as_they_are(
+    sent: float, received: float
+) -> None:
+    wrong = report(
+        sample(pcie_tx_bytes_per_s=floats(*[sent] * 4), pcie_rx_bytes_per_s=floats(*[received] * 4))
+    )
+    (event,) = events(wrong, report(sample(), "n2"))  # a warning of numpy would be an error
+    assert event.names == ("n2",)
+
+
 def test_a_node_whose_only_sample_is_implausible_is_left_out() -> None:
     wrong = report(sample(sm_frac=floats(2.0, 0.1, 0.1, 0.1)))
     (event,) = events(wrong, report(sample(), "n2"))
@@ -93,7 +104,7 @@ def test_what_no_policy_reads_is_not_checked_for_it() -> None:
 
 
 levels = st.sampled_from([0.0, 0.3, 1.0, 1.01, 1e9])
-oddities = st.sampled_from([None, math.nan, math.inf, -1.0, 1e14])
+oddities = st.sampled_from([None, math.nan, math.inf, -math.inf, -1.0, 1e14, 3e38])
 columns = st.one_of(
     st.none(),
     st.lists(levels, min_size=4, max_size=4),

@@ -219,6 +219,20 @@ def test_load_is_taken_in() -> None:
     assert not cluster.apply_loads((NodeName("ghost"),), load(8, 0.0)[None])
 
 
+def test_of_several_nodes_the_load_of_those_that_fit_is_taken_in() -> None:
+    cluster = cluster_of(node("a"), node("b", 4))
+    loads = np.stack([load(8, 0.25), load(8, 0.5), load(8, 1.0)])
+    assert cluster.apply_loads((NodeName("ghost"), A, B), loads) == 1
+    assert cluster.loads.by_gpu[0, :8, 0].tolist() == [0.5] * 8
+
+
+def test_a_load_that_is_not_of_the_named_nodes_is_left() -> None:
+    cluster = cluster_of(node("a"), node("b"))
+    for shape in ((8, 4), (1, 8, 4), (0,), (2, 8, 3)):
+        assert cluster.apply_loads((A, B), np.ones(shape, dtype=np.float32)) == 0
+    assert not cluster.loads.reported
+
+
 def test_grows_beyond_its_first_arrays() -> None:
     cluster = cluster_of(*(node(f"n{i}", features=[f"f{i % 3}"]) for i in range(300)))
     cluster.hold(JobId("1"), [share("n299", 0)])

@@ -166,6 +166,30 @@ def test_a_key_that_is_made_again_is_the_one_of_the_present_trust(fields: dict[s
     assert LearnedOrder(FREE, predictors).key_again(record, 7.0) == again  # not asked before
 
 
+def test_a_job_that_was_moved_while_trust_was_lost_goes_before_no_others_when_it_is_back() -> None:
+    predictors = taught()
+    trusted, predictors.skill = predictors.skill, distrusted().skill
+    order, passed = LearnedOrder(FREE, predictors), of(LONG, "3", gpus=8)
+    moved = of(LONG, "4", gpus=64, submit_s=1.0, overtakes=(passed.job_id,))
+    records = [waiting(spec) for spec in (of(SHORT, "1", submit_s=2.0), passed, moved)]
+    assert [order.key(record, 2.0)[2] for record in records] == [2.0, 0.0, 0.0]
+    predictors.skill = trusted
+    other, one, ahead = (order.key_again(record, 7.0)[2] for record in records)
+    assert other < one == ahead  # type: ignore[operator]
+
+
+def test_a_short_job_that_was_moved_while_trust_was_lost_keeps_its_own_due_time() -> None:
+    predictors = taught()
+    trusted, predictors.skill = predictors.skill, distrusted().skill
+    order, passed = LearnedOrder(FREE, predictors), of(LONG, "3", gpus=8)
+    moved = waiting(of(SHORT, "4", submit_s=1.0, overtakes=(passed.job_id,)))
+    order.key(waiting(passed), 1.0)
+    assert order.key(moved, 1.0)[2] == 0.0
+    predictors.skill = trusted
+    alone = LearnedOrder(FREE, predictors).key(waiting(of(SHORT, "4", submit_s=1.0)), 1.0)
+    assert order.key_again(moved, 7.0)[2] == alone[2]
+
+
 def test_jobs_that_wait_are_served_as_they_came_once_trust_is_lost(
     make_harness: HarnessFactory,
 ) -> None:

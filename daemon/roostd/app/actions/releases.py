@@ -72,9 +72,10 @@ class Releases:
         """
         due = self._leases.needless(needless, self._tasks)
         pinned = [job_id for job_id in due if self._has_pin(job_id)]
+        unpinned = [job_id for job_id in due if not self._has_pin(job_id)]
         for job_id in pinned:
             self._tasks.add(job_id, partial(self._unpin_and_release, job_id))
-        if unpinned := [job_id for job_id in due if job_id not in pinned]:
+        if unpinned:
             self._tasks.spawn(self._end_leases(unpinned))
 
     def retry(self) -> None:

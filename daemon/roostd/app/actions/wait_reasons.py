@@ -34,6 +34,7 @@ class WaitReasons:
         self._slurm, self._state = slurm, state
         self._refusals = RepeatedRefusals(metrics, "announce")
         self._unannounced: dict[JobId, str] = {}
+        self._announcing: dict[JobId, str] = {}  # in the call that Slurm answers now
         self._announced: dict[JobId, str] = {}  # as they stand in Slurm
         self._pause_s = _FIRST_PAUSE_S
         self._paused_until_s = 0.0  # engine time
@@ -44,8 +45,8 @@ class WaitReasons:
 
     def forget(self, job_id: JobId) -> None:
         """Drop the reason of a job that started or ended."""
-        self._unannounced.pop(job_id, None)
-        self._announced.pop(job_id, None)
+        for reasons in (self._unannounced, self._announcing, self._announced):
+            reasons.pop(job_id, None)
 
     def take(self) -> dict[JobId, str]:
         """Return the reasons to announce now, and begin to collect the next ones.
@@ -66,15 +67,16 @@ class WaitReasons:
 
         Those that it has by then cost no call.
         """
+        self._announcing = dict(reasons)
         with self._refusals.logged():
             try:
                 await self._slurm.announce(reasons)
             except SlurmError:
-                self.keep(reasons)
+                self.keep(self._announcing)
                 self._paused_until_s = self._state.clock.now_s() + self._pause_s
                 self._pause_s = min(2 * self._pause_s, _LONGEST_PAUSE_S)
                 raise
-            self._announced |= reasons
+            self._announced |= self._announcing
             self._pause_s = _FIRST_PAUSE_S
 
     def _overtaken(self) -> dict[JobId, str]:

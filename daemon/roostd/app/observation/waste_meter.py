@@ -144,9 +144,10 @@ class WasteMeter:
             for share in cluster.shares(job_id):
                 for gpu in share.gpu_indices:
                     self._holders.setdefault((share.node, gpu), []).append(job_id)
-        nodes = {spec.name for spec in cluster.specs if spec is not None}
-        for gone in [gpu for gpu in self._state.foreign if gpu[0] not in nodes]:
-            del self._state.foreign[gone]
+        gpu_counts = {spec.name: spec.gpu_count for spec in cluster.specs if spec is not None}
+        for node, gpu in list(self._state.foreign):
+            if gpu >= gpu_counts.get(node, 0):
+                del self._state.foreign[node, gpu]
         self._round.extend(items)
         self._slice_count = -(-len(items) // _POLLS_PER_ROUND)
 

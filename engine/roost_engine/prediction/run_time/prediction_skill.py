@@ -57,6 +57,8 @@ class SkillState:
 class PredictionSkill:
     """How far predicted run times are trusted, by how well they have ordered the last runs.
 
+    A job counts if it came and ended within one life of the engine: the state has no expectations.
+
     Attributes:
         trust_frac: 0 to 1; 1 while too few runs are known.
         generation: another number when trust has changed.

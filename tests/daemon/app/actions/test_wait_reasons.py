@@ -1,15 +1,20 @@
 """The reasons of waits, as the admin comments of jobs say them."""
 
 import re
+from collections.abc import Mapping
 
 import pytest
-from tests.daemon.app.applied_site import Site
+from tests.daemon.app.applied_site import NOW_S, Site
+from tests.daemon.app.parts import no_disk
 
 from roost_engine.domain.actions import (
     Wait,
 )
+from roost_engine.domain.errors import SlurmTimeout
+from roost_engine.domain.model import JobId
+from roost_engine.testing.builders import node
 from roostd.state import UnmanagedJob
-from roostd.testing.slurm_stand_in import Fault
+from roostd.testing.slurm_stand_in import Fault, SlurmStandIn
 
 
 async def test_jobs_say_what_they_wait_for_once_and_in_plain_letters() -> None:
@@ -111,3 +116,30 @@ async def test_a_reason_that_slurm_refused_is_replaced_by_the_job_s_next_one() -
     await site.applier.announce()
 
     assert site.slurm.admin_comment(job_id).endswith("roost:advice waits for 2 nodes")
+
+
+@pytest.mark.parametrize("answers", [True, False])
+async def test_a_job_that_starts_while_slurm_is_told_leaves_no_reason_behind(answers: bool) -> None:
+    """Requeued later, it would say what it waited for before."""
+    site = Site()
+
+    class StartsMeanwhile(SlurmStandIn):
+        async def announce(self, reasons: Mapping[JobId, str]) -> None:
+            told.append(dict(reasons))
+            if len(told) == 1:
+                for job_id in reasons:
+                    site.applier.forget(job_id)
+                if not answers:
+                    raise SlurmTimeout(("scontrol", "update"), 10.0)
+
+    told: list[dict[JobId, str]] = []
+    site.use(StartsMeanwhile([node("n1")], now=lambda: NOW_S), no_disk())
+    job_id = site.wait_in_line()
+    site.applier.submit(Wait(job_id=job_id, reason="waits for 3 nodes", until_s=None), 0)
+    await site.applier.announce()
+    site.parts.state.unmanaged[job_id] = UnmanagedJob(reason="is held", is_blocked=True)
+
+    site.parts.clock.at_s += 60.0
+    await site.applier.announce()
+
+    assert told == [{job_id: "waits for 3 nodes"}]

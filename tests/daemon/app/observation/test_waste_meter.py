@@ -229,6 +229,15 @@ def test_nothing_is_said_of_a_node_without_telemetry_or_that_slurm_does_not_use(
     assert site.state.foreign == {}
 
 
+def test_a_gpu_that_its_node_has_no_more_is_not_listed(site: Site) -> None:
+    site.pass_time(600, *IDLE, memory=(9, 0, 0, 9))
+    assert len(site.state.foreign) == 2
+    smaller = NodeSeen(at_s=site.clock.at_s, node=node("a", gpu_count=2))
+    site.state.engine.step(smaller)
+    site.pass_time(121, *IDLE, memory=(9, 0, 0, 9))
+    assert list(site.state.foreign) == [(NodeName("a"), 0)]
+
+
 def test_an_administrator_may_test_the_gpus_of_a_drained_node(site: Site) -> None:
     site.state.engine.step(NodeSeen(at_s=0.0, node=node("a", gpu_count=4, usable=False)))
     site.pass_time(900, *IDLE, memory=(70, 70, 70, 70))
