@@ -1,6 +1,6 @@
 """Writes the tables of docs/results/delay.md from a grid of `roost-sim compare --json`.
 
-    benchmarks/delay_grid.py --against open --gate delay helios-8.json philly-8.json ... > grid.md
+    python benchmarks/delay_grid.py --against open --gate delay helios-8.json > grid.md
 
 Each file is one trace at one oversubscription, and says so by its name: TRACE-OVERSUBSCRIPTION. Its
 policies differ in the gate only. First table: every gate against one of them, by cell and

@@ -1,6 +1,6 @@
 """Fits how generated users repeat their jobs, and prints traces/fitted_histories.py.
 
-    benchmarks/fit_histories.py TRACE [--rounds 200] > FILE
+    python benchmarks/fit_histories.py TRACE [--rounds 200] > FILE
 
 TRACE is Helios' table of June 2020, the only part of it with users. Counted from it are the ends
 by run time, and the gaps at which users stop to wait for a job. The other numbers are searched: a

@@ -1,6 +1,6 @@
 """Fits the speed profiles on public tables and prints worlds/speed/fitted_profiles.py.
 
-    benchmarks/fit_profiles.py --data ../shared/data/throughput > FILE
+    python benchmarks/fit_profiles.py --data ../shared/data/throughput > FILE
 
 How wrong they are: `roost-sim profiles --validate`.
 """

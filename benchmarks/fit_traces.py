@@ -1,6 +1,6 @@
 """Fits the trace generator on public traces and prints traces/fitted_traces.py.
 
-    benchmarks/fit_traces.py --data ../shared/data/jobs > FILE
+    python benchmarks/fit_traces.py --data ../shared/data/jobs > FILE
 
 What it takes from a trace: the share of each size, log-normal mixtures of the durations of each
 size class (expectation maximisation, started at quantiles, so there is no seed), the rhythm of

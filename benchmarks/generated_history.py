@@ -1,6 +1,6 @@
 """Errors of simple predictors of run times on a real trace with users, and on generated jobs.
 
-    benchmarks/generated_history.py TRACE [--seeds 6] [--json]
+    python benchmarks/generated_history.py TRACE [--seeds 6] [--json]
 
 TRACE is Helios' table of June 2020 with its users, on which the generator's repetition was fitted,
 or a site's own. Generated are as many jobs as it has. The error is the mean of |ln(predicted /

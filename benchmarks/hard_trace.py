@@ -1,6 +1,6 @@
 """Make a trace of jobs whose run times nothing tells: neither user nor name nor number of GPUs.
 
-    benchmarks/hard_trace.py absurd 3 -o absurd-3.csv
+    python benchmarks/hard_trace.py absurd 3 -o absurd-3.csv
 
 Each world is a mix of sizes for one of the clusters in networks/; run times are log-normal, of ten
 seconds to two days. `equal` has one time limit for all jobs, and `absurd` has zero, none, decades,

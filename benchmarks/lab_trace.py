@@ -1,6 +1,6 @@
 """Make a trace of a laboratory's jobs, of sizes and lengths that no published trace has.
 
-    benchmarks/lab_trace.py llm 6000 7 -o llm.csv
+    python benchmarks/lab_trace.py llm 6000 7 -o llm.csv
 
 `lab`: a third of the jobs on one GPU, a quarter on 8, up to 64. `llm`: most jobs on 8 GPUs and
 more. `small`: up to 16 GPUs, more than half of the jobs on one. Run times are log-normal, one job

@@ -1,6 +1,6 @@
 """Writes the table of docs/results/pins.md from what `roost-sim compare --json` printed.
 
-    benchmarks/mechanism_table.py helios-lease-0.json helios-standing-60.json ... > table.md
+    python benchmarks/mechanism_table.py helios-lease-0.json helios-standing-60.json ... > table.md
 
 Each file is one trace under one mechanism, and says so by its name: TRACE-MECHANISM-SECONDS, the
 seconds being those of `--pin-after-s`. Ratios are to leases, paired over seeds, with the 95 %

@@ -1,11 +1,12 @@
 """Measure the skill of predicted run times as a site could: over each 500 jobs that ended.
 
-    benchmarks/prediction_skill.py jobs.csv.gz --jobs 5398 --sigma 2
+    python benchmarks/prediction_skill.py jobs.csv.gz --jobs 5398 --sigma 2
 
 Skill is Spearman's rank correlation of medians and run times, and the share of the pinball loss
 that is saved by more than a job's number of GPUs. Each job is predicted at its submission, from
-what had ended by then in the trace. Used by docs/results/order.md, on an order that is not built:
-one that trusts predictions as far as their skill goes.
+what had ended by then in the trace. Used by docs/results/order.md, on a stack that is not built:
+one that stops jobs and trusts predictions as far as their skill goes. The learned order goes by
+another skill, that of `roost_engine.prediction.run_time.prediction_skill`.
 """
 
 import json

@@ -1,6 +1,6 @@
 """Writes the tables of docs/results from what `roost-sim compare --json` printed.
 
-    benchmarks/results_table.py compared.json [more.json ...] > table.md
+    python benchmarks/results_table.py compared.json [more.json ...] > table.md
 
 One table a load, policies by their average job completion time; where several files have the
 same policy, the file with most seeds counts. With `--by-load` one table of the job times over those

@@ -331,7 +331,7 @@ def _unpin(args: argparse.Namespace) -> int:
             job_ids.append(job_id)
             print(job_id)
     except (OSError, subprocess.SubprocessError, UnknownVersion) as error:
-        why = _last_line(error)
+        why = _why_no_answer(error)
         print(f"roost-slurm unpin: {why}", file=sys.stderr)
         syslog.syslog(syslog.LOG_WARNING, f"roost-slurm unpin: {why}")
         return BAD_INPUT
@@ -343,12 +343,19 @@ def _unpin(args: argparse.Namespace) -> int:
     return 0
 
 
-def _last_line(error: Exception) -> str:
-    """Return why a command of Slurm failed: scontrol names first each place where it looked."""
-    # A command that took too long has its text as bytes, and an incomplete one.
-    said = error.stderr if isinstance(error, subprocess.CalledProcessError) else ""
-    lines = str(said or "").strip().splitlines() or str(error).splitlines()
-    return lines[-1] if lines else type(error).__name__
+def _why_no_answer(error: Exception) -> str:
+    """Return in one line why a command of Slurm failed, and the cure."""
+    from roost_slurm.command_run import CURE, DEADLINE_S
+
+    if isinstance(error, OSError):
+        return f"{error.filename}: {error.strerror}" if error.filename else type(error).__name__
+    if isinstance(error, subprocess.TimeoutExpired):
+        return f"{error.cmd[0]}: no answer in {DEADLINE_S:g} s; {CURE}"
+    if isinstance(error, subprocess.CalledProcessError):
+        # scontrol names first each place where it looked.
+        said = str(error.stderr or "").strip().splitlines() or [f"exit code {error.returncode}"]
+        return f"{error.cmd[0]}: {said[-1]}; {CURE}"
+    return str(error)
 
 
 def _shown_config() -> str:

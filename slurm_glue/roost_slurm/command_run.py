@@ -9,9 +9,8 @@ from roost_slurm.text import commands
 from roost_slurm.text.commands import Argv
 
 DEADLINE_S = 5.0  # of a whole run; the hook ends it after 6 s
+CURE = "see that slurmctld answers: scontrol ping"
 _SEARCH_PATH = "/usr/local/bin:/usr/bin:/bin"
-
-
 # Slurm's commands take options from the environment: SLURM_CLUSTERS asks another cluster, and
 # SQUEUE_STATES, SQUEUE_PARTITION or SQUEUE_USERS hide jobs.
 _OPTIONS = ("SLURM_", "SQUEUE_", "SCONTROL_", "SINFO_")
@@ -80,12 +79,11 @@ def answer_of(argv: Argv, timeout_s: float) -> str:
             check=False,
         )
     except subprocess.TimeoutExpired as error:
-        cure = "see that slurmctld answers: scontrol ping"
-        raise NoAnswer(f"{name}: no answer in {timeout_s:g} s; {cure}") from error
+        raise NoAnswer(f"{name}: no answer in {timeout_s:g} s; {CURE}") from error
     if done.returncode:
         said = [line for line in done.stderr.splitlines() if line.strip()]
         why = said[-1].strip() if said else f"exit code {done.returncode}"
-        raise NoAnswer(f"{name}: {why}; see that slurmctld answers: scontrol ping")
+        raise NoAnswer(f"{name}: {why}; {CURE}")
     return done.stdout
 
 

@@ -13,6 +13,7 @@ FOLDERS = (
     "slurm_glue", "tests", "training",
 )  # fmt: skip
 NAMED = re.compile(rf"(?<![\w./-])(?:{'|'.join(FOLDERS)})/[\w/-]+\.(?:py|sh|lua)\b")
+CALLED = re.compile(r"(?m)(?:^\$ |^ {4,}|; |do )(benchmarks/\w+\.py)\b")
 PLACEHOLDER = "NAME"  # of the recipes: the file that their reader is about to write
 
 
@@ -32,3 +33,13 @@ def test_named_files_exist() -> None:
         if PLACEHOLDER not in path and not (ROOT / path).exists()
     ]
     assert not missing, "\n".join(missing)
+
+
+def test_commands_call_scripts_of_benchmarks_by_python() -> None:
+    """A shell would read one as its own: they have no line that names Python."""
+    called = [
+        f"{page.relative_to(ROOT)}: {path}"
+        for page in texts()
+        for path in CALLED.findall(page.read_text(encoding="utf-8"))
+    ]
+    assert not called, "\n".join(called)

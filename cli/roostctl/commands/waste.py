@@ -23,7 +23,7 @@ _COLUMNS = (
     "half_free_gpu_h",
     "foreign_gpu_h",
 )
-_FOREIGN_HEADS = ("NODE", "GPU", "GiB", "HELD BY", "PROCESS OF", "LEFT BY JOB", "FOR")
+_FOREIGN_HEADS = ("NODE", "GPU", "GiB", "HELD BY", "PROCESS OF", "STARTED BY JOB", "FOR")
 _FOREIGN_NOTE = (
     "Memory in use by no job that holds the GPU; nvidia-smi on the node names the process."
 )

@@ -24,7 +24,8 @@ class WasteEntryDocument(TypedDict):
 class ForeignMemoryDocument(TypedDict):
     """Memory of a GPU that processes of no job use which holds it; null where that is not known.
 
-    `held_by` is null where the GPU is free, `slurm_job_id` where no job has started the process.
+    `held_by` is null where the GPU is free. `slurm_job_id` is of the job that started the process,
+    and has ended or holds other GPUs; null where no job did.
     """
 
     node: str

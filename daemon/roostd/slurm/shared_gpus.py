@@ -7,6 +7,8 @@ from math import inf
 from roost_engine.domain.model import JobId, NodeName, NodeShare
 from roost_slurm.text.scontrol import JobDetail
 
+_HOLDER = "shards "
+
 
 class SharedGpus:
     """Collects these GPUs from the running jobs of one look at the queue.
@@ -48,7 +50,7 @@ class SharedGpus:
         }
         return [
             (
-                JobId(f"shards {name}:{index}"),
+                JobId(f"{_HOLDER}{name}:{index}"),
                 NodeShare(name, (index,)),
                 None if end_s == inf else end_s,
             )
@@ -60,3 +62,8 @@ class SharedGpus:
 def has_shared(detail: JobDetail) -> bool:
     """Return whether a job has shards or MPS of a GPU."""
     return any(node.shared_indices for node in detail.allocated)
+
+
+def is_holder(job_id: JobId) -> bool:
+    """Return whether a job is the holder of a GPU that jobs have in parts."""
+    return job_id.startswith(_HOLDER)

@@ -22,6 +22,7 @@ from roostd.slurm.jobs import NO_GPUS
 from roostd.slurm.lives import is_next_life
 from roostd.slurm.port import SlurmNode
 from roostd.slurm.queue_view import RunFacts, SlurmQueueView
+from roostd.slurm.shared_gpus import is_holder
 
 
 def diff(before: SlurmQueueView, after: SlurmQueueView, at_s: float) -> tuple[Event, ...]:
@@ -79,7 +80,11 @@ def _withdrawals(before: SlurmQueueView, after: SlurmQueueView, at_s: float) -> 
 def _starts(before: SlurmQueueView, after: SlurmQueueView, at_s: float) -> Iterator[Event]:
     for job_id, shares in after.running.items():
         is_same = before.lives.get(job_id) == after.lives[job_id]
-        if not is_same or before.running.get(job_id) != shares:
+        if (
+            not is_same
+            or before.running.get(job_id) != shares
+            or _is_held_anew(before, after, job_id)
+        ):
             unreported = after.requests.get(job_id) if job_id not in before.lives else None
             job, since_s = unreported or (None, None)
             facts = after.runs.get(job_id, RunFacts())
@@ -93,6 +98,11 @@ def _starts(before: SlurmQueueView, after: SlurmQueueView, at_s: float) -> Itera
                 preempt_class=facts.preempt_class,
                 spared_until_s=facts.spared_until_s,
             )
+
+
+def _is_held_anew(before: SlurmQueueView, after: SlurmQueueView, job_id: JobId) -> bool:
+    """Whether a GPU that jobs have in parts will be free at another time: one has come or gone."""
+    return is_holder(job_id) and before.runs[job_id].end_s != after.runs[job_id].end_s
 
 
 def _requests(before: SlurmQueueView, after: SlurmQueueView, at_s: float) -> Iterator[Event]:

@@ -29,7 +29,8 @@ class ForeignMemory:
     Attributes:
         used_bytes: more than MOST_FOREIGN_BYTES.
         user_id: of the process that uses most; None: the processes are not listed.
-        slurm_job_id: Slurm's number of the job that started it, and has ended; None: of no job.
+        slurm_job_id: Slurm's number of the job that started it, which has ended or holds other
+            GPUs; None: of no job.
     """
 
     used_bytes: int

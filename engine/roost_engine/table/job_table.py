@@ -279,7 +279,9 @@ class JobTable:
             self._outcomes.note_held(job_id, event.shares, event.at_s)
         job.state, job.shares, job.reason = JobState.RUNNING, event.shares, ""
         job.preempt_class, job.spared_until_s = event.preempt_class, event.spared_until_s
-        if event.end_s is not None:
+        if event.end_s is None:
+            self._run_ends.remove(job_id)
+        else:
             self._run_ends.add(job_id, event.end_s)
 
     def end(self, event: JobEnded) -> None:

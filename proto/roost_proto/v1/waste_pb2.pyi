@@ -125,7 +125,7 @@ class ForeignMemory(_message.Message):
     user_id: _builtins.int
     """Of the process that uses most. Absent: its probe has not listed the processes."""
     slurm_job_id: _builtins.int
-    """Slurm's number of the job that started that process, and has ended. Absent: no job's."""
+    """Slurm's number of the job that started it: one that has ended or holds other GPUs. Absent: no job's."""
     seen_for_s: _builtins.float
     """How long roostd has seen it."""
     def __init__(

@@ -156,7 +156,8 @@ def node_hooks(looked: Looked) -> Iterator[Finding]:
 def _hooks(looked: Looked, *, is_slurmctlds: bool) -> Iterator[Finding]:
     for key, path in _roosts_hooks(looked):
         if key.endswith("Slurmctld") == is_slurmctlds:
-            yield from _hook(looked, key, path)
+            source = "roost-slurm install --files" if is_slurmctlds else "copy the controller's"
+            yield from _hook(looked, key, path, source)
 
 
 def _roosts_hooks(looked: Looked) -> Iterator[tuple[str, Path]]:
@@ -166,13 +167,13 @@ def _roosts_hooks(looked: Looked) -> Iterator[tuple[str, Path]]:
             yield key, Path(value.strip())
 
 
-def _hook(looked: Looked, key: str, path: Path) -> Iterator[Finding]:
+def _hook(looked: Looked, key: str, path: Path, source: str) -> Iterator[Finding]:
     there = looked.at(path)
     try:
         mode = there.stat().st_mode
         text = there.read_text(encoding="utf-8", errors="replace")
     except OSError as error:
-        cure = f"copy it from another machine, or take {key} out of slurm.conf"
+        cure = f"{source}, or take {key} out of slurm.conf"
         yield Finding("hooks", Level.PROBLEM, f"{key}: {path}: {error.strerror}", cure)
         return
     if not mode & stat.S_IXOTH or not mode & stat.S_IROTH:

@@ -159,10 +159,13 @@ class Mps:
     def _forget_lost(
         self, gpu: int, job_id: int, jobs_on_node: Callable[[], Collection[int] | None]
     ) -> None:
-        """Remove the marks of clients that Slurm does not have: their Epilog did not run."""
+        """Remove the marks of clients that Slurm does not have: their Epilog did not run.
+
+        An answer without the job whose Prolog this is tells nothing of the others.
+        """
         others = [mark for mark in self._clients(gpu) if mark.name != str(job_id)]
         known = jobs_on_node() if others else None
-        if known is None:
+        if known is None or job_id not in known:
             return
         for mark in others:
             if not mark.name.isdecimal() or int(mark.name) not in known:

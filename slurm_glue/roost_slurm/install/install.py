@@ -16,7 +16,7 @@ from pathlib import Path
 
 from roost_slurm.install import install_conf, install_lua
 from roost_slurm.shipped import read_shipped
-from roost_slurm.site.conf_text import copy_of_slurmd, read_conf, written_at
+from roost_slurm.site.conf_text import fetched_copy, read_conf, written_at
 
 UNITS = {
     "controller": ("roostd.service", "roost-unpin.service", "roost-unpin.timer"),
@@ -121,11 +121,11 @@ def plan_slurm(site: Site, generated: Path) -> Plan:
     """Plan what Slurm reads, from the folder that `roost-slurm config` made.
 
     Raises:
-        InstallError: a file of the folder or slurm.conf is missing, or is slurmd's copy.
+        InstallError: a file of the folder or slurm.conf is missing, or was fetched (configless).
         LuaMergeError: the site's job_submit.lua cannot be joined with Roost's.
     """
     plan = Plan()
-    if why := copy_of_slurmd(site.at(site.slurm_folder)):
+    if why := fetched_copy(site.at(site.slurm_folder)):
         raise InstallError(why)
     texts = {name: _read(generated / name) for name in ("roost.conf", "job_submit.lua")}
     scripts = sorted((generated / "hooks").glob("*.sh"))

@@ -20,7 +20,7 @@ from roost_slurm.migrate.migrate_files import (
 from roost_slurm.site.conf_text import (
     all_lines,
     conf_lines,
-    copy_of_slurmd,
+    fetched_copy,
     read_conf,
     replace_conf,
 )
@@ -69,8 +69,10 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the command; return its exit code."""
     try:
-        if why := copy_of_slurmd(args.slurm_folder):
+        if why := fetched_copy(args.slurm_folder):
             raise MigrateError(why)
+        if args.features and args.back:
+            raise MigrateError("--features has no --back: each --step NODE --back takes them away")
         steps = _steps(args)
         if args.features:
             return _add_features(args, [step.node for step in steps])
@@ -164,7 +166,8 @@ def _add_features(args: argparse.Namespace, nodes: list[str]) -> int:
     changed = defaultdict[Path, dict[str, NodeWords]](dict)
     for node in nodes:
         if node not in own:
-            print(f"{node} has no NodeName line: give it Feature={new[node].features} by hand")
+            if new[node].features:
+                print(f"{node} has no NodeName line: give it Feature={new[node].features} by hand")
             continue
         features = joined(own[node].features, new[node].features)
         if features != own[node].features:

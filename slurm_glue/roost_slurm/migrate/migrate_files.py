@@ -45,7 +45,7 @@ def node_words(lines: Iterable[ConfText]) -> dict[str, NodeWords]:
         if match is None:
             continue
         own = {key.lower()[:7]: value.strip('"') for key, value in _WORD.findall(match[3])}
-        if match[2].upper() == "DEFAULT":
+        if match[2].strip('"').upper() == "DEFAULT":
             default |= own
             continue
         words = default | own
@@ -140,7 +140,8 @@ def gres_conf(
         source: where the node's new lines come from.
         node: the node.
         all_nodes: every node with GPUs; lines without NodeName are for them.
-        kept: names of resources whose lines stay as they are: nvme.
+        kept: names of resources whose lines stay as they are: nvme. So do lines without NodeName
+            of any resource beside GPUs.
 
     Raises:
         MigrateError: a line cannot be read, or includes another file.
@@ -158,7 +159,7 @@ def _without(
     text: str, node: str, all_nodes: Sequence[str], kept: Collection[str]
 ) -> Iterator[str]:
     for line in conf_lines(text):
-        if not line.text.strip() or _GLOBAL_OFF.match(line.text) or _is_of(line, kept):
+        if _stays(line, kept):
             yield from line.lines
             continue
         if _INCLUDE.match(line.text):
@@ -177,7 +178,7 @@ def _without(
 
 def _only(text: str, node: str, all_nodes: Collection[str], kept: Collection[str]) -> Iterator[str]:
     for line in conf_lines(text):
-        if not line.text.strip() or _GLOBAL_OFF.match(line.text) or _is_of(line, kept):
+        if _stays(line, kept):
             continue
         match = _NODE_NAME.match(line.text)
         if match and node in _hosts(match[2], line.text):
@@ -186,15 +187,24 @@ def _only(text: str, node: str, all_nodes: Collection[str], kept: Collection[str
             yield f"NodeName={node} {line.text.strip()}"
 
 
-def _is_of(line: ConfText, names: Collection[str]) -> bool:
+def _stays(line: ConfText, kept: Collection[str]) -> bool:
+    """Whether a line of gres.conf is the same before and after: it is not of one node's GPUs.
+
+    A resource beside GPUs that every node has is one of CPU nodes too.
+    """
+    if not line.text.strip() or _GLOBAL_OFF.match(line.text):
+        return True
     match = _NAME.search(line.text)
-    return match is not None and match[1].lower() in names
+    name = match[1].strip('"').lower() if match else GPU  # AutoDetect= alone is of GPUs
+    is_for_all = name not in (GPU, SEAT_TOKEN) and not _NODE_NAME.match(line.text)
+    return is_for_all or name in map(str.lower, kept)
 
 
 def _hosts(text: str, line: str) -> list[str]:
-    if text.upper() == "DEFAULT":
+    names = text.strip('"')
+    if names.upper() == "DEFAULT":
         return []
     try:
-        return expand(text)
+        return expand(names)
     except HostlistError as error:
         raise MigrateError(f"{line.strip()}: {error}") from error

@@ -10,7 +10,8 @@ from pathlib import Path
 _ENCODING, _ERRORS = "utf-8", "surrogateescape"  # a comment in Latin-1 is written back as it was
 _CONTINUES = re.compile(r"\\\s*$")  # without the comment, which Slurm takes away first
 _INCLUDE = re.compile(r"(?i)\s*include\s+(\S+)")
-_CLUSTER = re.compile(r"(?i)\s*ClusterName\s*=\s*(\S+)")
+_CLUSTER = re.compile(r"(?i)(?:^|\s)ClusterName\s*=\s*(\S+)")
+_FETCHED_INTO = Path("/run/slurm/conf")  # of slurmd a link to its conf-cache, of sackd a folder
 _DEEPEST_INCLUDE = 8
 
 
@@ -77,7 +78,7 @@ def _lines_of(
     path: Path, folder: Path, version: Callable[[Path], Path], cluster: list[str], depth: int
 ) -> Iterator[tuple[Path, ConfText]]:
     for line in conf_lines(read_conf(version(path))):
-        if match := _CLUSTER.match(line.text):
+        if match := _CLUSTER.search(line.text):
             cluster[0] = match[1].strip('"')
         match = _INCLUDE.match(line.text)
         if match is None:
@@ -89,13 +90,14 @@ def _lines_of(
                 yield from _lines_of(included, folder, version, cluster, depth - 1)
 
 
-def copy_of_slurmd(folder: Path) -> str:
-    """Say that a folder holds what slurmd fetched in configless mode; "" where it does not."""
-    if folder.resolve().name != "conf-cache" and folder != Path("/run/slurm/conf"):
+def fetched_copy(folder: Path) -> str:
+    """Say that slurmd or sackd fetched a folder's files in configless mode; "" where not."""
+    real = folder.resolve()
+    if real.name != "conf-cache" and _FETCHED_INTO not in (folder, real):
         return ""
     return (
-        f"{folder}: slurmd's copy of the controller's files, which it replaces; cure: run this on"
-        " the controller (docs/install.md, Configless Slurm)"
+        f"{folder}: a copy of the controller's files, which slurmd or sackd replaces; cure: run"
+        " this on the controller (docs/install.md, Configless Slurm)"
     )
 
 

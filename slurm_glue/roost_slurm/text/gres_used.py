@@ -9,7 +9,7 @@ others than those asked for, and counts GPUs as used after its end until it is r
 import re
 from collections.abc import Collection, Mapping
 
-from roost_slurm.text.tres import allocated_gpus
+from roost_slurm.text.tres import TresError, allocated_gpus
 
 UNREGISTERED = "unregistered"  # beside the words of Slurm in a node's state
 _SOME = re.compile(r"\(IDX:\d")
@@ -34,9 +34,12 @@ def stranded_gpu_count(row: Mapping[str, str], flags: Collection[str]) -> int:
         row: the values of the node's line.
         flags: of its state: {"IDLE", "DRAIN"}.
 
-    Raises:
-        TresError: the indices of a GPU cannot be read.
+    Returns:
+        The number; 0 where the indices cannot be read: that is no reason to do without the node.
     """
     used = row.get("GresUsed", "")
     is_idle = row.get("CPUAlloc") == "0" and "IDLE" in flags and "COMPLETING" not in flags
-    return len(allocated_gpus(used)) if is_idle and _SOME.search(used) else 0
+    try:
+        return len(allocated_gpus(used)) if is_idle and _SOME.search(used) else 0
+    except TresError:
+        return 0

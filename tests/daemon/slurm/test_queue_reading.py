@@ -291,6 +291,11 @@ async def test_a_gpu_with_shards_of_a_running_job_is_held_by_one_job(watcher: Wa
     assert event.shares == (NodeShare(NodeName("n1"), (3,)),)
     assert event.end_s is not None
     assert await watcher.poll() == ()
+    longer = replace(seen, jobs=(replace(job, time_limit_s=90.0),))
+    watcher.slurm.queue = lambda: _same(longer)  # type: ignore[method-assign]
+    (again,) = await watcher.poll()
+    assert again == replace(event, at_s=again.at_s, end_s=event.end_s + 30.0)
+    assert await watcher.poll() == ()
     ended = replace(seen, jobs=())
     watcher.slurm.queue = lambda: _same(ended)  # type: ignore[method-assign]
     assert ("JobEnded", "shards n1:3") in await watcher.kinds()

@@ -147,6 +147,13 @@ def test_a_job_that_is_not_under_roost_is_observed(tables: Tables) -> None:
     assert tables.table.cluster.free_gpu_count == 8
 
 
+def test_the_end_of_an_observed_run_is_the_one_that_was_told_last(tables: Tables) -> None:
+    """A GPU that jobs have in parts is free once the last of them ends, if that has a limit."""
+    for end_s, ends in ((50.0, [(50.0, ONE)]), (90.0, [(90.0, ONE)]), (None, [])):
+        tables.table.start(JobStarted(at_s=3.0, job_id=ONE, shares=(share("a", 0),), end_s=end_s))
+        assert [*tables.table.ends(3.0)] == ends
+
+
 def test_runs_end_by_their_time_limits_in_order_with_those_of_starting_jobs(
     tables: Tables,
 ) -> None:

@@ -146,8 +146,10 @@ def test_each_machine_is_asked_for_the_hooks_that_it_runs(machine: FakeMachine) 
     config = f"EpilogSlurmctld = /etc/slurm/hooks/epilog-slurmctld.sh\n{CONFIG}"
     (found,) = doctor_slurm.node_hooks(machine.looked(config))
     assert found.text.startswith("Prolog: ")
+    assert found.cure == "copy the controller's, or take Prolog out of slurm.conf"
     (found,) = doctor_slurm.controller_hooks(machine.looked(config))
     assert found.text.startswith("EpilogSlurmctld: ")
+    assert found.cure.startswith("roost-slurm install --files, or")  # no other machine has it
 
 
 def test_the_timer_and_certificates(machine: FakeMachine) -> None:

@@ -254,12 +254,28 @@ def test_the_command_says_what_it_cannot_reach(
     assert "roost-slurm unpin:" in capsys.readouterr().err
 
 
+PING = "see that slurmctld answers: scontrol ping"
+
+
 @pytest.mark.parametrize(
     ("error", "why"),
     [
-        (subprocess.CalledProcessError(1, "x", stderr="not in a\nno slurmctld\n"), "no slurmctld"),
-        (subprocess.CalledProcessError(1, "x", stderr=" \n"), "returned non-zero exit status 1."),
-        (subprocess.TimeoutExpired("x", 5.0, stderr=b"retry"), "timed out after 5.0 seconds"),
+        (
+            subprocess.CalledProcessError(1, ("squeue", "-a"), stderr="not in a\nno slurmctld\n"),
+            f"squeue: no slurmctld; {PING}",
+        ),
+        (
+            subprocess.CalledProcessError(1, ("squeue",), stderr=" \n"),
+            f"squeue: exit code 1; {PING}",
+        ),
+        (
+            subprocess.TimeoutExpired(("squeue", "-O", "JobID:|"), 3.7, stderr=b"retry"),
+            f"squeue: no answer in 5 s; {PING}",
+        ),
+        (
+            FileNotFoundError(2, "No such file or directory", "squeue"),
+            "squeue: No such file or directory",
+        ),
         (OSError(), "OSError"),
     ],
 )
@@ -275,7 +291,7 @@ def test_the_command_says_why_slurm_failed(
     monkeypatch.setattr(seat_guards, "guard_seats", fail)
     assert cli.main(["unpin"]) == cli.BAD_INPUT
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.endswith(why)
+    assert line == f"roost-slurm unpin: {why}"
 
 
 # -- the controller's script --------------------------------------------------------------------

@@ -288,6 +288,7 @@ def test_the_mark_of_a_job_whose_epilog_was_lost_keeps_no_other_user_away(node: 
     assert node.mps.start(7, ALICE, 3)
     assert not node.mps.start(8, BOB, 3, lambda: {7, 8})
     assert not node.mps.start(8, BOB, 3, lambda: None)  # Slurm does not answer
+    assert not node.mps.start(8, BOB, 3, set)  # or another Slurm does, which has no such job
 
     assert node.mps.start(8, BOB, 3, lambda: {8, 9})
 

@@ -135,7 +135,7 @@ def test_slurmds_copy_of_the_controllers_files_is_left_alone(site: Site, generat
     link.parent.mkdir(parents=True)
     link.symlink_to(cache)
     copy = Site(prefix=site.prefix, root=site.root, slurm_folder=Path("/run/slurm/conf"))
-    with pytest.raises(InstallError, match=r"slurmd's copy .*; cure: run this on the controller"):
+    with pytest.raises(InstallError, match=r"a copy of .*; cure: run this on the controller"):
         plan_slurm(copy, generated)
 
 

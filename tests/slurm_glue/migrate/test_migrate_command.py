@@ -157,6 +157,14 @@ def test_a_step_leaves_what_it_does_not_know_of(slurm: FakeSlurm) -> None:
     assert (slurm.etc / "gres.conf").read_text().count("nvme") == 1
 
 
+def test_features_are_taken_back_step_by_step_only(
+    slurm: FakeSlurm, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert slurm.migrate("--features") == 0
+    assert slurm.migrate("--features", "--back") == 2
+    assert "each --step NODE --back takes them away" in capsys.readouterr().err
+
+
 def test_slurmds_copy_of_the_controllers_files_is_left_alone(
     slurm: FakeSlurm, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -32,6 +32,16 @@ def words_of(text: str, node: str) -> NodeWords | None:
     return node_words(conf_lines(text)).get(node)
 
 
+def test_names_in_quotes_are_names() -> None:
+    text = 'NodeName="DEFAULT" Feature=big\nNodeName="gpu[1-2]" Gres="gpu:a100:2"\n'
+    assert words_of(text, "gpu2") == NodeWords("gpu:a100:2", "big")
+    lines = slurm_conf(text, {"gpu2": WORDS}).splitlines()
+    assert lines[1:] == [
+        'NodeName=gpu1 Gres="gpu:a100:2"',
+        f"NodeName=gpu2 Gres={WORDS.gres} Feature={WORDS.features}",
+    ]
+
+
 def test_one_node_leaves_the_line_of_its_neighbours() -> None:
     changed = slurm_conf(SLURM_CONF, {"gpu2": WORDS})
     assert changed.splitlines()[3:5] == [
@@ -109,13 +119,28 @@ def test_gres_conf_with_names_gives_up_one_node() -> None:
 
 
 def test_lines_for_every_node_are_kept_for_the_others() -> None:
-    mixed = gres_conf("AutoDetect=nvml\nName=shard Count=4\n", NEW_GRES, "gpu2", NODES)
-    assert mixed.splitlines() == [
+    present = "AutoDetect=nvml\nName=gpu Type=a100\n"
+    assert gres_conf(present, NEW_GRES, "gpu2", NODES).splitlines() == [
         "NodeName=gpu[1,3] AutoDetect=nvml",
-        "NodeName=gpu[1,3] Name=shard Count=4",
+        "NodeName=gpu[1,3] Name=gpu Type=a100",
         "NodeName=gpu2 AutoDetect=off Name=gpu Type=g0 File=/dev/nvidia0",
         "NodeName=gpu2 AutoDetect=off Name=gpu Type=g1 File=/dev/nvidia1",
     ]
+
+
+def test_a_resource_of_every_node_stays_with_those_that_have_no_gpus() -> None:
+    """A CPU node that lost its line would be drained: it has less than slurm.conf says."""
+    present = "Name=nic Count=2\nName=gpu Type=a100 File=/dev/nvidia[0-1]\n"
+    mixed = gres_conf(present, NEW_GRES, "gpu2", NODES)
+    assert mixed.splitlines()[0] == "Name=nic Count=2"
+    back = gres_conf(mixed, present, "gpu2", NODES)
+    assert back.count("nic") == 1
+
+
+def test_names_of_resources_are_read_as_slurm_reads_them() -> None:
+    """In any case of letters."""
+    present = "NodeName=gpu[1-3] Name=NVMe Count=4\n"
+    assert present in gres_conf(present, NEW_GRES, "gpu2", NODES, {"NVMe"})
 
 
 def test_all_nodes_one_after_the_other_leave_no_line_of_before() -> None:

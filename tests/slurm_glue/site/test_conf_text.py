@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from roost_slurm.site.conf_text import all_lines, conf_lines, read_conf, replace_conf
+from roost_slurm.site.conf_text import all_lines, conf_lines, fetched_copy, read_conf, replace_conf
 
 
 def test_a_backslash_at_the_end_goes_on_below() -> None:
@@ -26,17 +26,28 @@ def test_included_files_are_read_in_their_places(tmp_path: Path) -> None:
     """Names without a folder are beside slurm.conf, also in a file that lies elsewhere."""
     (tmp_path / "sub").mkdir()
     conf = tmp_path / "slurm.conf"
-    conf.write_text("A=1\nClusterName=c\n\tINCLUDE sub/%c.conf # why\nInclude absent\nB=2\n")
+    conf.write_text("A=1\nB=0 ClusterName=c\n\tINCLUDE sub/%c.conf # why\nInclude absent\nB=2\n")
     (tmp_path / "sub" / "c.conf").write_text("include more.conf\nInclude slurm.conf\n")
     (tmp_path / "more.conf").write_text("C=3\n")
     found = [(path.name, line.number, line.text) for path, line in all_lines(conf)]
     assert found[:3] == [
         ("slurm.conf", 1, "A=1"),
-        ("slurm.conf", 2, "ClusterName=c"),
+        ("slurm.conf", 2, "B=0 ClusterName=c"),
         ("more.conf", 1, "C=3"),
     ]
     assert found[-1] == ("slurm.conf", 5, "B=2")
     assert len(found) < 50  # a file that includes itself ends at some depth
+
+
+def test_what_slurmd_and_sackd_have_fetched_is_a_copy(tmp_path: Path) -> None:
+    """/run/slurm/conf is a link to slurmd's conf-cache, or sackd's own folder."""
+    cache, link, sackds = tmp_path / "conf-cache", tmp_path / "etc", tmp_path / "login"
+    cache.mkdir()
+    link.symlink_to(cache)
+    sackds.symlink_to("/run/slurm/conf")
+    for folder in (cache, link, sackds, Path("/run/slurm/conf")):
+        assert "a copy of the controller's files" in fetched_copy(folder)
+    assert fetched_copy(tmp_path) == ""
 
 
 def test_lines_end_as_on_any_system() -> None:

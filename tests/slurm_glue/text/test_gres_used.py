@@ -44,6 +44,7 @@ def test_a_node_has_registered_once_slurm_knows_which_gpu_is_which(
         (COUNTS, "0", {"IDLE"}, 0),  # until the node has registered
         ("gpu:g0:0(IDX:N/A)", "0", {"IDLE"}, 0),
         ("", "0", {"IDLE"}, 0),
+        ("gpu:a100:4(IDX:3-0)", "0", {"IDLE"}, 0),  # cannot be read
     ],
 )
 def test_used_gpus_of_an_idle_node_are_stranded(

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from tests.training.environments.small_episodes import cluster, episodes
+from tests.training.environments.small_episodes import GPUS_PER_NODE, cluster, episodes
 
 from roost_sim.catalogue.compositions import find_policy
 from roost_sim.figures.outcome import Outcome
@@ -74,6 +74,23 @@ def test_the_teachers_choices_give_the_teachers_run(order: str) -> None:
     _, outcome = played(paused, paused.teachers_choice)
     usual = simulate(jobs).outcome
     assert [job.started_s for job in outcome.jobs] == [job.started_s for job in usual.jobs]
+
+
+def test_the_teachers_keys_change_with_the_trust_in_predictions() -> None:
+    """Of run times that nothing tells, while jobs wait whose keys were made with whole trust."""
+    rng, count = np.random.default_rng(1), 400
+    run_s, gpus = rng.lognormal(6.0, 1.5, count), rng.choice([1, 2, 4], count)
+    gap_s = float((run_s * gpus).mean()) / (1.2 * GPUS_PER_NODE)
+    submit_s = rng.exponential(gap_s, count).cumsum()
+    jobs = make_trace("made up", submit_s.tolist(), run_s.tolist(), gpus.tolist())
+    starts = list[list[float | None]]()
+    for order in ("learned", "learned-trusting"):
+        run = run_of(jobs, f"{order}+consolidation+open")
+        paused = PausedRun(run)
+        _, outcome = played(paused, paused.teachers_choice)
+        starts.append([job.started_s for job in outcome.jobs])
+        assert starts[-1] == [job.started_s for job in simulate(run).outcome.jobs]
+    assert starts[0] != starts[1]  # trust has changed
 
 
 def test_with_reservations_the_teachers_run_is_as_good() -> None:

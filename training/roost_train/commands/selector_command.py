@@ -81,7 +81,7 @@ def add_selector(selector: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Train, or continue what was begun in the folder; 2 when it was stopped."""
+    """Train, or continue what was begun in the folder; 130 when it was stopped."""
     from roost_train.environments.slot_run import Slot
     from roost_train.selector.selector_config import read_config
     from roost_train.selector.selector_training import SelectorTraining

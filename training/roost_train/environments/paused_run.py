@@ -23,7 +23,13 @@ from roost_engine.domain.value import value
 from roost_engine.job_record import JobRecord
 from roost_engine.placement.reservation import Reservation, reserve
 from roost_engine.plugins.plugins import Policies
-from roost_engine.policies.protocols import KeyedOrder, OrderPolicy, QueueView, SortKey
+from roost_engine.policies.protocols import (
+    KeyedOrder,
+    OrderPolicy,
+    QueueView,
+    RekeyedOrder,
+    SortKey,
+)
 from roost_engine.prediction.predictors import Predictors
 from roost_engine.queue.selector_features import SelectorFeatures, SelectorInput, are_same
 from roost_sim.figures.outcome import Outcome
@@ -86,7 +92,8 @@ class PausedRun:
         self._order.attach(self._engine)
         self._rate, self._gpu_count = RATES[reward], run.cluster.gpu_count
         self._may_wait, self._window_count = may_wait, window_count
-        self._warm_count, self._keys = warm_count, dict[JobId, SortKey]()
+        self._warm_count = warm_count
+        self._keys = dict[JobId, tuple[int, SortKey]]()  # by the teacher's generation
         self._failed: set[_Kind] = set()
         self._declined = False
         self._reserved: tuple[JobId, Reservation] | None = None
@@ -105,6 +112,7 @@ class PausedRun:
         """Make the policies of the run, with the picked order in place of the teacher."""
         policies = self._run.policy.build(information)
         self._teacher: OrderPolicy = policies.order
+        self._rekeyed = policies.order if isinstance(policies.order, RekeyedOrder) else None
         predictors = policies.predictors or Predictors()
         self._policies = replace(policies, order=self._order, predictors=predictors)
         return self._policies
@@ -220,11 +228,15 @@ class PausedRun:
         return reward
 
     def _key(self, teacher: KeyedOrder, record: JobRecord, at_s: float) -> SortKey:
-        """Return the teacher's key; asked once for each job, as the engine does."""
-        key = self._keys.get(record.spec.job_id)
-        if key is None:
-            key = self._keys[record.spec.job_id] = teacher.key(record, at_s)
-        return key
+        """Return the teacher's key; asked as the engine asks: once, and when all keys change."""
+        job_id, rekeyed = record.spec.job_id, self._rekeyed
+        generation = 0 if rekeyed is None else rekeyed.generation
+        known = self._keys.get(job_id)
+        if known is None:
+            known = self._keys[job_id] = generation, teacher.key(record, at_s)
+        elif rekeyed is not None and known[0] != generation:
+            known = self._keys[job_id] = generation, rekeyed.key_again(record, at_s)
+        return known[1]
 
     def _turn_now(self) -> _Turn | None:
         at_s, cluster = self.driver.now_s, self._engine.cluster

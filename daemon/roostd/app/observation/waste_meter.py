@@ -213,8 +213,7 @@ class WasteMeter:
         """Count the GPUs whose memory processes of no job hold, once they have done so for long."""
         foreign = self._state.foreign
         holders = [
-            [] if free_mask >> gpu & 1 else self._holders.get((name, gpu))
-            for gpu in range(gpu_count)
+            [] if free_mask >> gpu & 1 else self._jobs_on((name, gpu)) for gpu in range(gpu_count)
         ]
         found: list[ForeignMemory | None] = [None] * gpu_count
         if report is not None:
@@ -230,6 +229,16 @@ class WasteMeter:
                 foreign[gpu] = Foreign(memory, held_by, seen.since_s[gpu])
         if report is not None:
             report.has_foreign_memory = any((name, gpu) in foreign for gpu in range(gpu_count))
+
+    def _jobs_on(self, gpu: tuple[NodeName, int]) -> list[JobId] | None:
+        """Return the jobs that hold a GPU; None: it is not known whose processes belong there.
+
+        A GPU with shards, or of a reservation, counts as held by what is no job of Slurm.
+        """
+        holding = self._holders.get(gpu)
+        if holding is None or any(self._user_of(job_id) is None for job_id in holding):
+            return None
+        return holding
 
     def _split_count(self, share: NodeShare) -> int:
         node = self._state.engine.cluster.index_of.get(share.node)

@@ -61,7 +61,11 @@ class Site:
         self.state.owners[job_id] = Owner(user_id, "main")
 
     def pass_time(
-        self, duration_s: int, *sm_fracs: float | None, memory: Sequence[int] = ()
+        self,
+        duration_s: int,
+        *sm_fracs: float | None,
+        memory: Sequence[int] = (),
+        job_memory: Sequence[tuple[int, int]] = (),
     ) -> None:
         """Send a sample a second, if there are fractions, and poll.
 
@@ -69,6 +73,7 @@ class Site:
             duration_s: so many samples.
             sm_fracs: of the GPUs; none: the probe is silent.
             memory: GiB in use on each GPU.
+            job_memory: GPU and job of processes that use 9 GiB each.
         """
         for _ in range(duration_s):
             self.clock.at_s += 1.0
@@ -77,6 +82,8 @@ class Site:
                 used_bytes = [gib << 30 for gib in memory]
                 said.memory_used_bytes.present_mask = (1 << len(used_bytes)) - 1
                 said.memory_used_bytes.values.extend(used_bytes)
+                for gpu, number in job_memory:
+                    said.job_memory.add(gpu_index=gpu, slurm_job_id=number, used_bytes=9 << 30)
                 self.board.apply_sample(self.report, said, is_checked=True)
             self.meter.poll()
 
@@ -186,6 +193,17 @@ def test_memory_that_goes_with_its_job_is_no_finding(site: Site) -> None:
         site.state.engine.step(JobEnded(at_s=site.clock.at_s, job_id=job_id))
         site.pass_time(240, *IDLE, memory=(70, 70, 50, 50))
     assert (site.state.foreign, site.sums(None).foreign) == ({}, 0.0)
+
+
+def test_on_a_gpu_with_shards_or_of_a_reservation_no_memory_is_foreign(site: Site) -> None:
+    """Its holder is no job of Slurm: nothing says whose processes belong there."""
+    site.run(1)
+    for gpu, holder in ((0, "shards a:0"), (2, "reservation r")):
+        share_of = (share("a", gpu),)
+        site.state.engine.step(JobStarted(at_s=0.0, job_id=JobId(holder), shares=share_of))
+    processes = [(0, 7), (0, 8), (1, 1), (1, 7), (2, 9)]
+    site.pass_time(900, *IDLE, memory=(18, 18, 9, 0), job_memory=processes)
+    assert site.state.foreign.keys() == {(NodeName("a"), 1)}
 
 
 def test_a_gpu_that_is_given_out_or_cleaned_is_not_listed_any_more(site: Site) -> None:
