@@ -46,7 +46,7 @@ def _table(rows: list[dict[str, str]]) -> Iterator[str]:
 
     def aligned(cells: Iterator[str]) -> str:
         padded = (cell.ljust(width) for cell, width in zip(cells, widths, strict=True))
-        return "  ".join(padded).rstrip()
+        return " ".join(padded).rstrip()
 
     yield aligned(iter(_HEADS))
     for row in rows:

@@ -534,6 +534,7 @@ async def test_a_run_of_the_journal_of_twice_its_size_ends_though_a_pin_is_under
         (job_id,) = slurm.submit(gpus_per_node=1)
         await daemon.until(lambda: not parts.applier.is_idle, "a pin is under way")
         first, recorder = state.engine, parts.recorder
+        await asyncio.sleep(2 * UPKEEP_S)  # the placement is written
         size = recorder._open_journal().run_bytes
 
         recorder._run_bytes_limit = size - 1
