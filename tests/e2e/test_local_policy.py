@@ -18,7 +18,7 @@ import pytest
 from click.testing import CliRunner, Result
 from tests.conftest import missing
 from tests.e2e.ledger import until, without_node_hooks
-from tests.e2e.site.bed import ALICE, BOB, assert_runs, jobs, told
+from tests.e2e.site.bed import ALICE, BOB, assert_runs, cleared_afterwards, jobs, told
 
 from roost_demo.stack import NodeKind, Stack
 from roost_engine.gate.offer_features import CONTEXT_COLUMNS, OFFER_COLUMNS
@@ -32,6 +32,7 @@ from roost_formats.testing.onnx_models import (
     tensor,
     value_info,
 )
+from roost_proto.v1 import operator_pb2 as pb
 from roost_slurm.testing.availability import LocalSlurmUnavailable
 from roostctl.main import cli
 
@@ -259,8 +260,16 @@ def test_a_sound_policy_goes_from_shadow_to_all_users_and_back(stack: Stack) -> 
     ]
 
 
+@pytest.fixture
+def empty(stack: Stack) -> Iterator[Stack]:
+    """The cluster without jobs, also after a test that failed: it is tried again."""
+    with cleared_afterwards(stack):
+        yield stack
+
+
 @pytest.mark.timeout(300)
-def test_a_bad_gate_is_stopped_at_each_stage(stack: Stack) -> None:
+def test_a_bad_gate_is_stopped_at_each_stage(empty: Stack) -> None:
+    stack = empty
     torn = policy(stack, "promote", "gate:torn", "--force")
     assert torn.exit_code == 1
     assert "gate:torn cannot be loaded" in torn.stderr
@@ -276,6 +285,7 @@ def test_a_bad_gate_is_stopped_at_each_stage(stack: Stack) -> None:
     until(lambda: sorted(jobs(stack.slurm)) == sorted(blockers), "they ran beside the blockers")
     send(stack, BOB, NODES[BOB], "-t1", "--gres=gpu:1", f"--array=1-{COUNTED}", seconds=0)
     until(lambda: sorted(jobs(stack.slurm)) == sorted(blockers), "the others ran")
+    until(lambda: live_count(stack) == len(blockers), "roostd has seen them end")
     until(lambda: shadow(stack)["waiting_count"] >= 3, "the shadow would have declined the three")
     last = f"{time.monotonic() - began_s + 1:.0f}s"  # a longer past would outweigh these few
     found = policy(stack, "evaluate", "gate:declines", "--last", last)
@@ -333,6 +343,12 @@ def send_spread(stack: Stack, user: str) -> str:
     """Submit a job of eight GPUs on one node, or on two."""
     script = "#!/bin/sh\nsleep 0\n"
     return stack.slurm.submit("--gpus=8", "-N1-2", "-n2", "-t1", script=script, user=user)
+
+
+def live_count(stack: Stack) -> int:
+    """The jobs that wait or run, as roostd knows them."""
+    status = stack.operator().GetStatus(pb.GetStatusRequest(), timeout=60.0)
+    return status.waiting_job_count + status.running_job_count
 
 
 def shadow(stack: Stack) -> dict[str, int]:
