@@ -7,6 +7,7 @@ numbers. Here only the columns that are read are checked, and all nodes' numbers
 
 import math
 from collections.abc import Iterator
+from itertools import compress
 
 import numpy as np
 from numpy.typing import NDArray
@@ -111,8 +112,9 @@ class _Rows:
                 load[place] = read_load(sample, report.hello.order)
         if not left_out:
             return self._reports, load
-        reports = [report for at, report in enumerate(self._reports) if at not in left_out]
-        return reports, np.delete(load, left_out, axis=0)
+        keeps = np.ones(node_count, dtype=bool)
+        keeps[left_out] = False
+        return [*compress(self._reports, keeps.tolist())], load[keeps]
 
     def _in_gres_order(self, load: NDArray[np.float32]) -> NDArray[np.float32]:
         orders = [report.hello.order for report in self._reports]
