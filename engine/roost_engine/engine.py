@@ -312,6 +312,29 @@ class Engine:
                 self._table.refuse(event.job_id, event.reason, event.at_s, actions)
             case PreemptionRefused():
                 self._preemption.keep_running(event.job_id, event.at_s)
+            case NodeSeen() | NodeLost() | TopologySeen() | GpuHealthChanged():
+                self._apply_to_node(event, actions)
+            case TimerPinned():
+                if self.policies.timers is not None:
+                    self.policies.timers.pin(event.timer, event.pinned_s)
+                    self._table.queue.recall_all()
+            case QuotasSeen():
+                self._table.quotas.apply(event.free, event.node_cpus)
+                self._table.queue.lift_limits(self._table.quotas)
+            case SharesSeen():
+                if self.policies.predictors is not None:
+                    self.policies.predictors.users.apply_shares(event.shares)
+            case PairsSeen():
+                self._scorer.correct(event.pairs)
+            case _:
+                assert_never(event)
+
+    def _apply_to_node(
+        self,
+        event: NodeSeen | NodeLost | TopologySeen | GpuHealthChanged,
+        actions: list[Action],
+    ) -> None:
+        match event:
             case NodeSeen():
                 is_pinned_to = self._standing.is_pinned_to(event.node.name)
                 if self.cluster.apply_node(event.node) or is_pinned_to:
@@ -327,18 +350,6 @@ class Engine:
                 self.cluster.set_fault(event.name, event.gpu_index, event.fault)
                 if self._standing.is_pinned_to(event.name):
                     self._table.queue.recall_all()
-            case TimerPinned():
-                if self.policies.timers is not None:
-                    self.policies.timers.pin(event.timer, event.pinned_s)
-                    self._table.queue.recall_all()
-            case QuotasSeen():
-                self._table.quotas.apply(event.free, event.node_cpus)
-                self._table.queue.lift_limits(self._table.quotas)
-            case SharesSeen():
-                if self.policies.predictors is not None:
-                    self.policies.predictors.users.apply_shares(event.shares)
-            case PairsSeen():
-                self._scorer.correct(event.pairs)
             case _:
                 assert_never(event)
 
