@@ -126,7 +126,8 @@ class PlacementSection(Section):
     kind: Annotated[PlacementKind, Field(strict=False)] | None = Field(
         default=None,
         description="consolidation (of the job's tightest shape that has capacity now), strict"
-        " (of its tightest shape, for which it waits) or wide (as consolidation, with more nodes,"
+        " (of its tightest shape, for which it waits), common-shapes (as strict, but of shapes that many nodes could hold),"
+        " tight-gangs (as consolidation, gangs as strict) or wide (as consolidation, with more nodes,"
         " for policy.model: graph); null: the stack's",
     )
 

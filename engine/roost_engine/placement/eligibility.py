@@ -12,7 +12,14 @@ from numpy.typing import NDArray
 
 from roost_engine.cluster.cluster import Cluster
 from roost_engine.cluster.link_table import mask_of
-from roost_engine.cluster.node_sets import EVERY_NODE, NO_NODES, NodeSet, node_set, node_set_where
+from roost_engine.cluster.node_sets import (
+    EVERY_NODE,
+    NO_NODES,
+    NodeSet,
+    node_array,
+    node_set,
+    node_set_where,
+)
 from roost_engine.domain.actions import Exclusions
 from roost_engine.domain.model import JobSpec, NodeName, Shape
 from roost_engine.domain.value import value
@@ -174,6 +181,16 @@ def shape_could_ever_fit(cluster: Cluster, job: JobSpec, shape: Shape) -> bool:
     return _usable_nodes(cluster, job, shape).could_ever_fit
 
 
+def gpus_that_could_hold(cluster: Cluster, job: JobSpec, shape: Shape) -> int:
+    """Return how many GPUs the nodes have that could ever hold a part of a shape of a job."""
+    return _usable_nodes(cluster, job, shape).fitting_gpu_count
+
+
+def larger_nodes(cluster: Cluster, job: JobSpec, shape: Shape) -> Sequence[NodeSet]:
+    """Return the larger of the nodes that a shape could use; see UsableNodes."""
+    return _usable_nodes(cluster, job, shape).larger
+
+
 def why_never(cluster: Cluster, job: JobSpec) -> str:
     """Say why the last shape of a job could never be placed."""
     _, exclusions = _fitting(cluster, job, job.shapes[-1])
@@ -214,11 +231,16 @@ class UsableNodes:
 
     Attributes:
         could_ever_fit: whether these and the nodes that Slurm would not use now suffice.
+        fitting_gpu_count: GPUs of these and of the nodes that Slurm would not use now.
+        larger: of `nodes` those with more GPUs than the smallest of them, than the next in size,
+            and so on; none where all have as many.
     """
 
     nodes: NodeSet
     exclusions: Exclusions
     could_ever_fit: bool
+    fitting_gpu_count: int
+    larger: Sequence[NodeSet]
 
 
 def _usable_nodes(cluster: Cluster, job: JobSpec, shape: Shape) -> UsableNodes:
@@ -250,7 +272,11 @@ def _find_usable_nodes(cluster: Cluster, job: JobSpec, shape: Shape) -> UsableNo
     usable = nodes & node_set_where(cluster.usable[: len(cluster)])
     if removed := (nodes & ~usable).bit_count():
         exclusions.append(("not usable by Slurm's word", removed))
-    return UsableNodes(usable, tuple(exclusions), enough)
+    sizes = cluster.gpu_count[: len(cluster)]
+    fitting_gpu_count = int(sizes[fitting].sum())
+    steps = np.unique(sizes[node_array(usable)])[:-1].tolist()
+    larger = tuple([usable & node_set_where(sizes > step) for step in steps])
+    return UsableNodes(usable, tuple(exclusions), enough, fitting_gpu_count, larger)
 
 
 def _fitting(

@@ -5,6 +5,7 @@ from typing import TypeAlias, assert_never
 
 from roost_engine.domain.model import JobSpec
 from roost_engine.domain.tier import Tier
+from roost_engine.placement.common_shapes import CommonShapes
 from roost_engine.placement.tightest_shapes import TightestShapes, TightGangs
 from roost_engine.placement.wide_search import WideSearch
 from roost_engine.plugins.stacks import OrderKind, PlacementKind
@@ -98,6 +99,8 @@ def make_candidates(kind: PlacementKind, any_gpus: bool = False) -> CandidatePol
             return WideSearch(any_gpus)
         case PlacementKind.STRICT:
             return TightestShapes(any_gpus)
+        case PlacementKind.COMMON_SHAPES:
+            return CommonShapes(any_gpus)
         case PlacementKind.TIGHT_GANGS:
             return TightGangs(any_gpus)
         case _:

@@ -33,6 +33,7 @@ class PlacementKind(StrEnum):
     CONSOLIDATION = "consolidation"  # of the tightest shape that has capacity now
     STRICT = "strict"  # of the tightest shape only
     TIGHT_GANGS = "tight-gangs"  # the first; but for several nodes of the tightest shape only
+    COMMON_SHAPES = "common-shapes"  # as STRICT, of shapes that many nodes could hold
     WIDE = "wide"  # as the first, on more nodes: for models that read the cluster
 
 
@@ -120,7 +121,7 @@ _ALL = (
     Stack(
         name="roost-no-preemption",
         order=OrderKind.LEARNED,
-        placement=PlacementKind.STRICT,
+        placement=PlacementKind.COMMON_SHAPES,
         gate=GateKind.UPLINK_DELAY,
     ),
 )

@@ -233,9 +233,9 @@ _PREEMPTIVE_ORDERS = (
     ("gittins-2d", "gittins-moves"),
 )
 
-# The stacks as they were before docs/results/networks.md, and before `roost` had longer leases and
-# the learned order trusted predictions only as far as they proved right (docs/results/order.md), to
-# compare with. What they decide must not change:
+# The stacks as they were before docs/results/networks.md, before `roost` had longer leases, before
+# the learned order trusted predictions only as far as they proved right, and before jobs waited for
+# common shapes only (docs/results/order.md), to compare with. What they decide must not change:
 # tests/engine/test_decisions.py.
 DATED = (
     Composition(name="roost-2026-11", order="las", gate="delay", preemption="las-moves"),
@@ -245,6 +245,12 @@ DATED = (
         placement="tight-gangs",
         gate="uplink-delay",
         preemption="las-closer-moves:360",
+    ),
+    Composition(
+        name="roost-no-preemption-2026-11-28-strict",
+        order="learned",
+        placement="strict",
+        gate="patient-uplink-delay",
     ),
     Composition(
         name="roost-no-preemption-2026-11-28",

@@ -285,6 +285,12 @@ PLACEMENTS: Mapping[str, PlacementPart] = {
         "Roost's heuristic on the tightest shape; waits for it",
         tightest_shapes,
     ),
+    "common-shapes": _of_roostd(
+        PlacementKind.COMMON_SHAPES,
+        "Roost's heuristic on the tightest shape that nodes with half of the GPUs could hold; waits "
+        "for it; the nodes with the fewest GPUs first",
+        every_even_shape,
+    ),
     "tight-gangs": _of_roostd(
         PlacementKind.TIGHT_GANGS,
         "as consolidation; a job that no node could hold waits for its tightest shape",

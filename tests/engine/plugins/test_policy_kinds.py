@@ -2,6 +2,7 @@
 
 import pytest
 
+from roost_engine.placement.common_shapes import CommonShapes
 from roost_engine.placement.tightest_shapes import TightestShapes, TightGangs
 from roost_engine.placement.wide_search import WideSearch
 from roost_engine.plugins.policy_kinds import (
@@ -41,6 +42,7 @@ def test_predictions_take_part_in_reservations_under_the_learned_orders_alone() 
         (PlacementKind.WIDE, WideSearch),
         (PlacementKind.STRICT, TightestShapes),
         (PlacementKind.TIGHT_GANGS, TightGangs),
+        (PlacementKind.COMMON_SHAPES, CommonShapes),
     ],
 )
 def test_a_placement_is_the_rule_of_its_kind(kind: PlacementKind, rule: type) -> None:
