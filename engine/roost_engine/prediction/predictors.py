@@ -114,6 +114,7 @@ class Predictors:
             self.skill.forget(job.job_id)
             self._drop_answer(job.job_id)
             return
+        self.skill.begin(job.job_id)
         fits_a_node = any(shape.node_count == 1 for shape in job.spec.shapes)
         closest = Tier.NODE if fits_a_node else Tier.RACK
         speeds = self.speed.estimate(job.spec).speeds
@@ -165,11 +166,12 @@ class Predictors:
     def state_without_tables(self) -> PredictorsState:
         """Return what was learned and is in none of the `tables`."""
         speed = SpeedState(stretches=self.speed.stretches())
-        return PredictorsState(speed=speed, users=self.users.state(), skill=self.skill.state())
+        skill = self.skill.state_without_table()
+        return PredictorsState(speed=speed, users=self.users.state(), skill=skill)
 
     def tables(self) -> Mapping[str, NotedDict[Any, Any]]:
         """Return the tables of what was learned as they are now, by name."""
-        return {**self.speed.tables(), **self.history.tables()}
+        return {**self.speed.tables(), **self.history.tables(), **self.skill.tables()}
 
     def restore(self, state: PredictorsState) -> None:
         """Know what was known when `state` was taken, and nothing else."""

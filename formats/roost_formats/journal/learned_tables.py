@@ -15,9 +15,10 @@ import numpy as np
 from roost_engine.domain.errors import JournalError
 from roost_engine.domain.model import JobId
 from roost_engine.prediction.predictors import PredictorsState
-from roost_engine.prediction.run_time import history
+from roost_engine.prediction.run_time import history, prediction_skill
 from roost_engine.prediction.run_time.history_kinds import KindSums, WatchedRun
 from roost_engine.prediction.run_time.history_state import HistoryState
+from roost_engine.prediction.run_time.prediction_skill import SkillState
 from roost_engine.prediction.run_time.run_times import BAND_COUNT
 from roost_engine.prediction.speed import speed_predictor
 from roost_engine.prediction.speed.speed_predictor import SeenRuns, SpeedState
@@ -26,11 +27,13 @@ from roost_formats.journal.records import TableKey
 
 _TURN = struct.Struct("<q")
 _KIND = struct.Struct(f"<d{2 * BAND_COUNT}fB")  # the sums of a kind; last_s follows
+_SECONDS = struct.Struct("<d")
 _SEEN = struct.Struct("<8dq")  # SeenRuns
 _TYPES: Mapping[str, type[object]] = {
     speed_predictor.SEEN_TABLE: SeenRuns,
     history.KINDS_TABLE: KindSums,
     history.RUNNING_TABLE: WatchedRun,
+    prediction_skill.EXPECTED_TABLE: float,
 }
 _DROPPED = frozenset({"run-time", "run-time-running"})  # of a second predictor, before 0.2
 _Table: TypeAlias = dict[str, Any]
@@ -58,6 +61,8 @@ def _encoded(value: object) -> bytes:
         case SeenRuns():
             busy = value.busy_sum, value.busy_count, value.run_count
             return _SEEN.pack(*value.speed_sum, *value.speed_count, *busy)
+        case float():
+            return _SECONDS.pack(value)
         case _:
             return encode(value)
 
@@ -82,6 +87,7 @@ def decode_tables(entries: Mapping[TableKey, bytes]) -> tuple[PredictorsState, i
         history=HistoryState.of(
             tables[history.KINDS_TABLE], _by_job(tables[history.RUNNING_TABLE])
         ),
+        skill=SkillState(expected=tuple(_by_job(tables[prediction_skill.EXPECTED_TABLE]).items())),
     )
     return state, last_turn
 
@@ -108,6 +114,8 @@ def _decoded(table: str, record: bytes) -> object:
                 *sums, run_count = _finite(_SEEN.unpack(record))
                 busy_sum, busy_count = sums[6:]
                 return SeenRuns(sums[:3], sums[3:6], busy_sum, busy_count, int(run_count))
+            case prediction_skill.EXPECTED_TABLE:
+                return _finite(_SECONDS.unpack(record))[0]
             case _:
                 return decode(record, _TYPES[table])
     except struct.error as error:

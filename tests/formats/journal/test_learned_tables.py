@@ -21,6 +21,9 @@ def learned() -> Predictors:
         known.history.begin(spec, 0.0, 1.0, 100.0 * number)
         if number < 4:
             known.history.add(spec, 90.0 + number, 100.0 * number + 95.0)
+        else:
+            known.skill.expect(spec.job_id, 7.5 + number)
+            known.skill.begin(spec.job_id)
     known.speed._seen["7 1 x"] = SeenRuns(run_count=3)
     return known
 
@@ -42,6 +45,8 @@ def test_what_is_read_is_what_was_written_in_the_same_order() -> None:
     wanted = known.state()
     assert state.history == wanted.history
     assert state.speed.seen == wanted.speed.seen
+    assert state.skill == wanted.skill
+    assert len(state.skill.expected) == 2
     assert [*state.history.kinds] == [*known.state().history.kinds]
     assert last_turn == len(entries)
 
@@ -65,6 +70,8 @@ def test_tables_of_the_second_predictor_that_there_was_are_passed_over() -> None
         ("history", b"\0" * 8),
         ("history", b"\0" * 400),
         ("speed", b"\0" * 8 + b"{"),
+        ("skill-expected", b"\0" * 8 + b"1"),
+        ("skill-expected", b"\0" * 8 + b"\xff" * 8),
         ("gossip", b"\0" * 8),
     ],
 )

@@ -92,7 +92,7 @@ class KnowledgeKeeper:
                     tables,
                     speed=replace(tables.speed, stretches=stretches),
                     users=known.predictors.users,
-                    skill=known.predictors.skill,
+                    skill=replace(known.predictors.skill, expected=tables.skill.expected),
                 )
                 self._known, self._is_in_step = replace(known, predictors=tables), True
         except JournalError as error:

@@ -13,13 +13,16 @@ factor of seven (docs/results/order.md). Trust changes in steps, since the queue
 """
 
 from collections import deque
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from roost_engine.domain.model import JobId
+from roost_engine.prediction.noted_dict import NotedDict
+
+EXPECTED_TABLE = "skill-expected"
 
 _RUN_COUNT = 1_024  # runs that count
 _FEWEST_RUNS = 300  # with fewer, nothing is known of the skill
@@ -36,16 +39,19 @@ class SkillState:
     Attributes:
         runs: float32 [run, 2], in seconds: what was expected of each run, and how long it was.
         trust_frac: see PredictionSkill.
+        expected: of the jobs that run, how long each was expected to, in seconds.
     """
 
     runs: NDArray[np.float32] = field(default_factory=lambda: np.zeros((0, 2), dtype=np.float32))
     trust_frac: float = 1.0
+    expected: tuple[tuple[JobId, float], ...] = ()
 
     def __eq__(self, other: object) -> bool:
         """Compare the array by value."""
         return (
             isinstance(other, SkillState)
             and self.trust_frac == other.trust_frac
+            and self.expected == other.expected
             and np.array_equal(self.runs, other.runs)
         )
 
@@ -57,7 +63,8 @@ class SkillState:
 class PredictionSkill:
     """How far predicted run times are trusted, by how well they have ordered the last runs.
 
-    A job counts if it came and ended within one life of the engine: the state has no expectations.
+    A job counts if it was expected before it ran. What was expected of running jobs is part of the
+    state: long runs outlive an engine, and they count most.
 
     Attributes:
         trust_frac: 0 to 1; 1 while too few runs are known.
@@ -67,25 +74,39 @@ class PredictionSkill:
     def __init__(self, state: SkillState | None = None) -> None:
         known = state or SkillState()
         self.trust_frac, self.generation = known.trust_frac, 0
-        self._expected_s: dict[JobId, float] = {}  # of jobs that wait or run, the latest last
+        self._waiting_s: dict[JobId, float] = {}  # expected of jobs that wait, the latest last
+        self._running_s = NotedDict[JobId, float](known.expected)  # of those that run
         self._runs = deque[tuple[float, float]](map(tuple, known.runs.tolist()), _RUN_COUNT)
         self._uncounted = 0
 
     def expect(self, job_id: JobId, expected_s: float) -> None:
-        """Note how long a job that has not started yet is expected to run, in seconds."""
-        self._expected_s.pop(job_id, None)
-        self._expected_s[job_id] = expected_s
-        if len(self._expected_s) > _MOST_EXPECTED:
-            del self._expected_s[next(iter(self._expected_s))]
+        """Note how long a job that has not started yet is expected to run, in seconds.
+
+        What is no run time is dropped.
+        """
+        self._waiting_s.pop(job_id, None)
+        if job_id not in self._running_s and 0.0 <= expected_s < np.inf:
+            _put(self._waiting_s, job_id, expected_s)
+
+    def begin(self, job_id: JobId) -> None:
+        """Note that a job runs; what was expected of it stays so over a restart."""
+        expected_s = self._waiting_s.pop(job_id, None)
+        if expected_s is not None:
+            _put(self._running_s, job_id, expected_s)
 
     def forget(self, job_id: JobId) -> None:
         """Forget a job that left without running."""
-        self._expected_s.pop(job_id, None)
+        self._expected_s(job_id)
+
+    def _expected_s(self, job_id: JobId) -> float | None:
+        """Return what was expected of a job, and forget it."""
+        running_s, waiting_s = self._running_s.discard(job_id), self._waiting_s.pop(job_id, None)
+        return waiting_s if running_s is None else running_s
 
     def end(self, job_id: JobId, run_s: float) -> None:
         """Note how long a job ran at full speed; what is no run time is dropped."""
-        expected_s = self._expected_s.pop(job_id, None)
-        if expected_s is None or not (0.0 <= expected_s < np.inf and 0.0 <= run_s < np.inf):
+        expected_s = self._expected_s(job_id)
+        if expected_s is None or not 0.0 <= run_s < np.inf:
             return
         # As the state has them: a restart changes no trust.
         self._runs.append((float(np.float32(expected_s)), float(np.float32(run_s))))
@@ -102,8 +123,22 @@ class PredictionSkill:
 
     def state(self) -> SkillState:
         """Return what is known, as plain data."""
+        return replace(self.state_without_table(), expected=tuple(self._running_s.items()))
+
+    def state_without_table(self) -> SkillState:
+        """Return what is known and is in none of the `tables`."""
         runs = np.array(self._runs, dtype=np.float32).reshape(len(self._runs), 2)
         return SkillState(runs, self.trust_frac)
+
+    def tables(self) -> Mapping[str, NotedDict[JobId, float]]:
+        """Return what was expected of the jobs that run, by name of the table."""
+        return {EXPECTED_TABLE: self._running_s}
+
+
+def _put(table: dict[JobId, float], job_id: JobId, expected_s: float) -> None:
+    table[job_id] = expected_s
+    if len(table) > _MOST_EXPECTED:
+        del table[next(iter(table))]
 
 
 def skill_of(runs: Iterable[tuple[float, float]]) -> float:

@@ -12,7 +12,7 @@ import structlog
 from tests.daemon.app.parts import HEAD, Parts, no_disk, recording
 
 from roost_engine.domain.errors import JournalError
-from roost_engine.domain.events import TimerPinned
+from roost_engine.domain.events import JobEnded, JobQueued, JobStarted, TimerPinned
 from roost_engine.domain.model import JobId
 from roost_engine.engine import Engine, EngineConfig
 from roost_engine.gate.delay import DelayGate
@@ -25,7 +25,7 @@ from roost_engine.prediction.user_service import UserServiceState
 from roost_engine.preemption.network_preemption import PreemptionState
 from roost_engine.scoring.heuristic import HeuristicScore
 from roost_engine.sharing.pairs import PairSpeed, SeparationConfig, SharingConfig
-from roost_engine.testing.builders import delay_policies, job
+from roost_engine.testing.builders import delay_policies, job, share
 from roost_formats.journal.codec import decode, encode
 from roost_formats.journal.journal import Journal
 from roost_formats.journal.learned_tables import encode_entry
@@ -375,3 +375,26 @@ def test_how_far_predictions_are_trusted_is_kept_beside_the_tables(tmp_path: Pat
     journal.write([Memo(journal.memo() or b"", {("speed", "7 1 x"): seen})])
     journal.close()
     assert after_a_restart(tmp_path).skill == skill
+
+
+@pytest.mark.parametrize("is_reload", [True, False])
+async def test_a_run_that_a_restart_falls_into_counts_for_trust(
+    tmp_path: Path, is_reload: bool
+) -> None:
+    parts, spec, gpus = learning(), job("1", gpus=8), (share("n1", *range(8)),)
+    parts.state.engine.step(JobQueued(at_s=100.0, job=spec))
+    parts.state.engine.step(JobStarted(at_s=101.0, job_id=spec.job_id, shares=gpus))
+    ((_, expected_s),) = predictors_of(parts).state().skill.expected
+    async with watched(tmp_path) as recorder:
+        keeper = KnowledgeKeeper(Knowledge(), parts.state, recorder)
+        await recorder.wait_durable(keeper.write())
+        known = keeper.up_to_now() if is_reload else None
+    known = known or Knowledge(predictors=after_a_restart(tmp_path))
+    policies = Plugins(order=OrderKind.LEARNED, knowledge=known).policies(HeuristicScore())
+    later = Parts("n1", policies=policies)
+    resumed = JobStarted(at_s=200.0, job_id=spec.job_id, shares=gpus, job=spec, since_s=101.0)
+    later.state.engine.step(resumed)
+    later.state.engine.step(JobEnded(at_s=501.0, job_id=spec.job_id))
+    skill = predictors_of(later).state().skill
+    assert skill.runs.tolist() == [[pytest.approx(expected_s), 400.0]]
+    assert skill.expected == ()

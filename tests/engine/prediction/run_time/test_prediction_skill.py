@@ -117,10 +117,48 @@ def test_what_is_known_comes_through_the_journal(count: int) -> None:
     assert len({hash(later.state()), hash(skill.state())}) == 1
 
 
+def test_a_run_that_a_restart_falls_into_counts() -> None:
+    skill = PredictionSkill()
+    for name, expected_s in (("runs", 50.0), ("waits", 60.0), ("ended", 70.0)):
+        skill.expect(JobId(name), expected_s)
+    skill.begin(JobId("ended"))
+    skill.begin(JobId("runs"))
+    skill.end(JobId("ended"), 1.0)
+    assert skill.state().expected == ((JobId("runs"), 50.0),)
+    later = PredictionSkill(decode(encode(skill.state()), SkillState))
+    later.expect(JobId("runs"), 5.0)  # what is expected now is no merit of then
+    later.begin(JobId("runs"))
+    for name in ("runs", "waits"):
+        later.end(JobId(name), 90.0)
+    assert later.state().runs.tolist() == [[70.0, 1.0], [50.0, 90.0]]
+    assert not later.state().expected
+
+
+def test_only_what_was_expected_of_running_jobs_is_written_and_once() -> None:
+    skill = PredictionSkill()
+    (table,) = skill.tables().values()
+    for name in "12":
+        skill.expect(JobId(name), 5.0)
+    assert table.take_notes() == ()
+    skill.begin(JobId("1"))
+    assert (table.take_notes(), dict(table)) == (("1",), {"1": 5.0})
+    skill.begin(JobId("1"))
+    skill.forget(JobId("2"))
+    assert table.take_notes() == ()
+    assert skill.state_without_table().expected == ()
+
+
 def test_jobs_that_never_end_are_forgotten() -> None:
     skill = PredictionSkill()
     for number in range(100_001):
         skill.expect(JobId(str(number)), 1.0)
-    skill.end(JobId("0"), 5.0)
+        if number % 2:
+            skill.begin(JobId(str(number)))
+    assert len(skill.state().expected) == 50_000
+    for number in range(50_000, 150_001):
+        skill.expect(JobId(f"later{number}"), 1.0)
+        skill.begin(JobId(f"later{number}"))
+    assert len(skill.state().expected) == 100_000
     skill.end(JobId("1"), 5.0)
+    skill.end(JobId("later150000"), 5.0)
     assert len(skill.state().runs) == 1
