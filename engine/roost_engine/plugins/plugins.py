@@ -227,6 +227,7 @@ class Plugins:
                 self.learned_order.reads_limits,
                 run_times,
                 history,
+                self.learned_order.trust,
             )
             if self.knowledge.predictors is not None:
                 predictors.restore(self.knowledge.predictors)

@@ -19,7 +19,11 @@ from roost_engine.prediction.backlog import Backlog
 from roost_engine.prediction.noted_dict import NotedDict
 from roost_engine.prediction.run_time.history import RunTimeHistory
 from roost_engine.prediction.run_time.history_state import HistoryState
-from roost_engine.prediction.run_time.prediction_skill import PredictionSkill, SkillState
+from roost_engine.prediction.run_time.prediction_skill import (
+    PredictionSkill,
+    SkillState,
+    TrustConfig,
+)
 from roost_engine.prediction.run_time.run_time_model import (
     HISTORY_NAME,
     BlendedRunTimes,
@@ -57,6 +61,7 @@ class Predictors:
         reads_limits: see RunTimeHistory.
         blend: a model of run times beside the history; None: the history alone.
         history: of run times; None: an empty one.
+        trust: how the skill of predictions becomes trust.
     """
 
     def __init__(
@@ -65,12 +70,14 @@ class Predictors:
         reads_limits: bool = True,
         blend: RunTimeBlend | None = None,
         history: RunTimeHistory | None = None,
+        trust: TrustConfig | None = None,
     ) -> None:
         self.speed = SpeedPredictor(table)
         self.history = history or RunTimeHistory(reads_limits)
         self.backlog = Backlog()
         self.users = UserService()
-        self.skill = PredictionSkill()
+        self._trust = trust
+        self.skill = PredictionSkill(None, trust)
         self._blended = None if blend is None else BlendedRunTimes(self.history, blend)
         # Not a method: predictors in no reference cycle are freed with their engine.
         asked = self._blended or self.history
@@ -178,7 +185,7 @@ class Predictors:
         self.speed.restore(state.speed)
         self.history.restore(state.history)
         self.users = UserService.of(state.users)
-        self.skill = PredictionSkill(state.skill)
+        self.skill = PredictionSkill(state.skill, self._trust)
 
 
 def _run_times(

@@ -22,7 +22,7 @@ jobs of such a user have the key from(j) + 2 · window(j) (`share_slack`).
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from math import inf
 from typing import NamedTuple
@@ -32,6 +32,7 @@ from roost_engine.job_record import JobRecord
 from roost_engine.policies.heuristics import ranked_by_key, submission_key
 from roost_engine.policies.protocols import QueueView, SortKey
 from roost_engine.prediction.predictors import Predictors
+from roost_engine.prediction.run_time.prediction_skill import TrustConfig
 from roost_engine.prediction.run_time.run_times import RunTimes
 from roost_engine.prediction.service import ServiceIndex, expected_s
 
@@ -69,6 +70,7 @@ class LearnedOrderConfig:
             the GPU-seconds gains nothing by the learned order; inf: each user may.
         earned_trust: whether what is expected counts only as far as it has lately put jobs in the
             right order.
+        trust: how the order that they had becomes trust.
     """
 
     index: ServiceIndex = ServiceIndex.MEAN
@@ -80,6 +82,7 @@ class LearnedOrderConfig:
     reads_limits: bool = True
     share_slack: float = inf
     earned_trust: bool = True
+    trust: TrustConfig = field(default_factory=TrustConfig)
 
 
 class _Due(NamedTuple):

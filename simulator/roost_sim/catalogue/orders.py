@@ -11,6 +11,7 @@ from pathlib import Path
 from roost_engine.plugins.policy_kinds import make_order
 from roost_engine.plugins.stacks import OrderKind
 from roost_engine.policies.protocols import OrderPolicy
+from roost_engine.prediction.run_time.prediction_skill import TrustConfig
 from roost_engine.prediction.service import ServiceIndex
 from roost_engine.queue.learned_order import LearnedOrderConfig
 from roost_engine.queue.orders import OrderByValue, Value
@@ -184,6 +185,10 @@ ORDERS: Mapping[str, OrderPart] = {
     "learned": _learned(LearnedOrderConfig(), "least expected GPU-seconds first"),
     "learned-trusting": _learned(
         LearnedOrderConfig(earned_trust=False), "least expected GPU-seconds first, always trusted"
+    ),
+    "learned-easily-trusting": _learned(
+        LearnedOrderConfig(trust=TrustConfig(fewest_runs=300, doubt=0.0)),
+        "least expected GPU-seconds first, trusted with less proof",
     ),
     "learned-left": replace(
         _of_roostd(

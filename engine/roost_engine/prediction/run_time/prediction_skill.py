@@ -9,12 +9,15 @@ count most, as they do in the wait of the jobs behind them; the root keeps a sin
 from deciding alone. A constant error changes nothing, because it changes no order.
 
 Predictions with a skill of a twentieth are trusted wholly: they order jobs well where they err by a
-factor of seven (docs/results/order.md). Trust changes in steps, since the queue is sorted again.
+factor of seven (docs/results/order.md). An order by chance has a skill with a standard error of
+about 1 / sqrt(runs); a part of that is taken off, so that few runs are no proof. Trust changes in
+steps, since the queue is sorted again.
 """
 
 from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from math import sqrt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,11 +28,23 @@ from roost_engine.prediction.noted_dict import NotedDict
 EXPECTED_TABLE = "skill-expected"
 
 _RUN_COUNT = 1_024  # runs that count
-_FEWEST_RUNS = 300  # with fewer, nothing is known of the skill
 _COUNTED_EVERY = 16  # runs
 _WHOLE_TRUST_SKILL = 0.05
 _LEAST_STEP = 0.25
 _MOST_EXPECTED = 100_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrustConfig:
+    """How skill becomes trust.
+
+    Attributes:
+        fewest_runs: with fewer runs nothing is known of the skill.
+        doubt: taken off the skill, in standard errors of an order by chance.
+    """
+
+    fewest_runs: int = 100
+    doubt: float = 0.58
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -66,13 +81,17 @@ class PredictionSkill:
     A job counts if it was expected before it ran. What was expected of running jobs is part of the
     state: long runs outlive an engine, and they count most.
 
+    Args:
+        state: what is known from the start; None: nothing.
+        config: how skill becomes trust.
+
     Attributes:
         trust_frac: 0 to 1; 1 while too few runs are known.
         generation: another number when trust has changed.
     """
 
-    def __init__(self, state: SkillState | None = None) -> None:
-        known = state or SkillState()
+    def __init__(self, state: SkillState | None = None, config: TrustConfig | None = None) -> None:
+        known, self._config = state or SkillState(), config or TrustConfig()
         self.trust_frac, self.generation = known.trust_frac, 0
         self._waiting_s: dict[JobId, float] = {}  # expected of jobs that wait, the latest last
         self._running_s = NotedDict[JobId, float](known.expected)  # of those that run
@@ -111,9 +130,10 @@ class PredictionSkill:
         # As the state has them: a restart changes no trust.
         self._runs.append((float(np.float32(expected_s)), float(np.float32(run_s))))
         self._uncounted += 1
-        if self._uncounted >= _COUNTED_EVERY and len(self._runs) >= _FEWEST_RUNS:
+        if self._uncounted >= _COUNTED_EVERY and len(self._runs) >= self._config.fewest_runs:
             self._uncounted = 0
-            self._trust(min(max(skill_of(self._runs) / _WHOLE_TRUST_SKILL, 0.0), 1.0))
+            proved = skill_of(self._runs) - self._config.doubt / sqrt(len(self._runs))
+            self._trust(min(max(proved / _WHOLE_TRUST_SKILL, 0.0), 1.0))
 
     def _trust(self, frac: float) -> None:
         is_end = frac in (0.0, 1.0) and frac != self.trust_frac

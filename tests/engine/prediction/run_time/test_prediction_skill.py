@@ -7,7 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from roost_engine.domain.model import JobId
-from roost_engine.prediction.run_time.prediction_skill import PredictionSkill, SkillState, skill_of
+from roost_engine.prediction.run_time.prediction_skill import (
+    PredictionSkill,
+    SkillState,
+    TrustConfig,
+    skill_of,
+)
 from roost_formats.journal.codec import decode, encode
 
 RUN_S = st.floats(0.0, 1e7)
@@ -68,13 +73,27 @@ def test_skill_is_what_the_pairs_say(runs: list[tuple[float, float]]) -> None:
 
 
 def test_predictions_are_trusted_while_little_is_known() -> None:
-    assert seen([(2.0, 4.0), (1.0, 9.0)] * 149).trust_frac == 1.0
+    assert seen([(2.0, 4.0), (1.0, 9.0)] * 49).trust_frac == 1.0
     assert seen([]).state() == SkillState()
 
 
 def test_predictions_that_order_by_chance_lose_trust() -> None:
     skills = [seen(by_chance(1_000, seed)) for seed in range(10)]
     assert sum(skill.trust_frac for skill in skills) < 6.0
+
+
+def test_few_runs_are_less_proof_than_many() -> None:
+    doubtful, sure = TrustConfig(), TrustConfig(doubt=0.0)
+    trust = {
+        (config, count): sum(
+            seen(by_chance(count, seed), PredictionSkill(None, config)).trust_frac
+            for seed in range(20)
+        )
+        for config in (doubtful, sure)
+        for count in (128, 1_024)
+    }
+    assert trust[doubtful, 128] < trust[sure, 128]
+    assert trust[doubtful, 1_024] < 0.7 * trust[sure, 1_024]
 
 
 def test_predictions_that_order_the_wrong_way_lose_all_trust() -> None:
