@@ -31,7 +31,6 @@ from roost_engine.sharing.seating import seated
 from roost_engine.table.job_table import JobTable
 from roost_engine.table.wait_reports import report_capacity, report_group, report_wait
 
-
 _WITHHELD = "part of its GPUs passed over: processes of no job use their memory"
 
 

@@ -24,9 +24,7 @@ A, B = NodeName("a"), NodeName("b")
 
 
 def see(harness: EngineHarness, name: NodeName, gpu: int, gib: int = 40) -> None:
-    seen = ForeignMemorySeen(
-        at_s=harness.now_s, name=name, gpu_index=gpu, used_bytes=gib * GIB
-    )
+    seen = ForeignMemorySeen(at_s=harness.now_s, name=name, gpu_index=gpu, used_bytes=gib * GIB)
     assert harness.feed(seen) == ()
 
 
@@ -95,9 +93,7 @@ def test_a_gpu_that_the_node_does_not_have_is_forgotten(
     else:
         see(harness, A, 3)
         harness.feed(
-            NodeLost(at_s=0.0, name=A)
-            if how == "lost"
-            else NodeSeen(at_s=0.0, node=node("a", 2))
+            NodeLost(at_s=0.0, name=A) if how == "lost" else NodeSeen(at_s=0.0, node=node("a", 2))
         )
     assert harness.engine.cluster.foreign.used_bytes == {}
 

@@ -6,7 +6,13 @@ from dataclasses import replace
 import pytest
 from tests.engine.conftest import HarnessFactory
 
-from roost_engine.domain.events import ForeignMemorySeen, JobQueued, JobWithdrawn, NodeLost, NodeSeen
+from roost_engine.domain.events import (
+    ForeignMemorySeen,
+    JobQueued,
+    JobWithdrawn,
+    NodeLost,
+    NodeSeen,
+)
 from roost_engine.domain.model import JobId, JobSpec, NodeName, NodeSpec
 from roost_engine.engine import EngineConfig, Passing
 from roost_engine.job_record import JobState

@@ -221,9 +221,7 @@ def test_no_seat_on_a_gpu_whose_memory_processes_of_no_job_use() -> None:
     site = harness()
     site.run(asks("1"), asks("2"))
     for gpu in range(2):
-        seen = ForeignMemorySeen(
-            at_s=0.0, name=NodeName("n1"), gpu_index=gpu, used_bytes=20 << 30
-        )
+        seen = ForeignMemorySeen(at_s=0.0, name=NodeName("n1"), gpu_index=gpu, used_bytes=20 << 30)
         site.feed(seen)
     site.run(asks("3"))
     assert site.state("3") is JobState.WAITING

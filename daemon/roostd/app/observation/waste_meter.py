@@ -44,7 +44,7 @@ IDLE_SM_FRAC = 0.05  # below: the GPU is idle
 # So long at every poll. A process outlives its job by seconds, by minutes where it cannot be killed
 # (UnkillableStepTimeout) or an epilog tests the GPU.
 LASTS_AFTER_S = 300.0
-AVOIDED_AFTER_S = 45.0  # most processes that outlive their job are gone; looks are a minute apart
+AVOIDED_AFTER_S = 45.0  # most processes that outlive their job are gone; polls are a minute apart
 LEAST_MEMORY_BYTES = 1 << 30  # with less, no job starts on a node
 _LONGEST_S = 180.0
 _STORE_EVERY_S = 300.0
