@@ -136,7 +136,7 @@ class Metrics:
         )
         self.slurm_fault = self._gauge("slurm_fault", "1 while Slurm does not answer")
         self.stranded_gpus = self._gauge(
-            "stranded_gpus", "GPUs that slurmctld counts as used on nodes without a job"
+            "stranded_gpus", "GPUs that slurmctld counts as used though no job has them"
         )
         self.policy_fault = self._gauge(
             "policy_fault", "1 while no model is in service though one is wanted"

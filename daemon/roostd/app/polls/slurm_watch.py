@@ -232,7 +232,8 @@ class SlurmWatch:
     async def _poll_slurm(self, with_nodes: bool) -> None:
         if self._reader is None or self._state.slurm_fault:
             await self._identify_slurm()
-        if with_nodes or not self._nodes.nodes:
+        with_nodes = with_nodes or not self._nodes.nodes
+        if with_nodes:
             await self._poll_nodes()
         self.follow_wall_clock()
         asked_s = time.monotonic()
@@ -242,6 +243,8 @@ class SlurmWatch:
         # After the last question: where it fails, the next poll is the first.
         is_first, self._snapshot = not self._snapshot.at_epoch_s, snapshot
         self._state.hidden_nodes = self._nodes.hidden(rules, self._state.is_enforced)
+        if with_nodes:
+            self._state.stranded_gpus = self._nodes.stranded(snapshot)
         self._note_priorities(rules, is_first)
         self._site = SiteView(
             rules=rules,
@@ -379,7 +382,6 @@ class SlurmWatch:
         self._leased.note_enforced(self._nodes.nodes)
         self._warn_of_absent(self._nodes.absent(self._state.config.partitions))
         self._state.untyped_nodes = self._nodes.untyped(self._state.is_enforced)
-        self._state.stranded_gpus = self._nodes.stranded(self._state.held_nodes)
         self._state.node_states.clear()
         self._state.node_states.update(self._nodes.states)
         for event in events:
