@@ -9,6 +9,7 @@ from tests.conftest import LocalSlurmFactory
 from tests.slurm_glue.recorded import RELEASES, numbers, read
 from tests.slurm_glue.stranding import STRANDING_RELEASE, node_of, strand_gpu
 
+from roost_engine.domain.model import NodeName
 from roost_engine.testing.builders import node
 from roost_slurm.testing.cluster_plan import ClusterPlan
 from roost_slurm.testing.local_slurm import LocalSlurm
@@ -60,7 +61,7 @@ def shot(*jobs: tuple[QueuedJob, JobDetail]) -> QueueSnapshot:
     return QueueSnapshot(at_epoch_s=1.0, jobs=tuple(job for job, _ in jobs), details=details)
 
 
-def twice(one: SlurmNode, snapshot: QueueSnapshot) -> Mapping[str, int]:
+def twice(one: SlurmNode, snapshot: QueueSnapshot) -> Mapping[NodeName, int]:
     stranded = StrandedGpus()
     assert stranded.compare((one,), snapshot) == {}
     return stranded.compare((one,), snapshot)
@@ -165,7 +166,7 @@ def test_slurm_22_05_strands_a_gpu_beside_a_running_job(
     assert asyncio.run(_compare(slurm)) == {}
 
 
-async def _compare(slurm: LocalSlurm) -> Mapping[str, int]:
+async def _compare(slurm: LocalSlurm) -> Mapping[NodeName, int]:
     port, stranded = SlurmCli(conf=slurm.folder.slurm_conf), StrandedGpus()
     stranded.compare(await port.nodes(), await port.queue())
     return stranded.compare(await port.nodes(), await port.queue())
