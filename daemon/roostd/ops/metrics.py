@@ -126,7 +126,9 @@ class Metrics:
         self.longest_stall_s = self._gauge(
             "loop_stall_longest_seconds", "The longest delay of the event loop since the start"
         )
-        self.queue_length = self._gauge("event_queue_length", "Events not given to the engine yet")
+        self.queue_length = self._gauge(
+            "event_queue_length", "Events not given to the engine yet, but for those of a reload"
+        )
 
     def _add_faults(self) -> None:
         """Add the present faults."""
