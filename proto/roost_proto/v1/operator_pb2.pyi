@@ -1196,7 +1196,7 @@ class Candidate(_message.Message):
     def gpu_indices(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
     @_builtins.property
     def features(self) -> _containers.ScalarMap[_builtins.str, _builtins.float]:
-        """The policy's inputs by name; see docs/policy.md."""
+        """The policy's inputs by name; see docs/models.md."""
 
     def __init__(
         self,
