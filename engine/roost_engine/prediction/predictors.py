@@ -183,9 +183,7 @@ class Predictors:
         self.skill = PredictionSkill(state.skill)
 
 
-def _run_times(
-    asked: RunTimeHistory | BlendedRunTimes, job: JobRecord, at_s: float
-) -> RunTimes:
+def _run_times(asked: RunTimeHistory | BlendedRunTimes, job: JobRecord, at_s: float) -> RunTimes:
     return asked.times(job.spec, done_s(job, at_s), at_s)
 
 
