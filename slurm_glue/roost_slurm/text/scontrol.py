@@ -92,6 +92,7 @@ class JobDetail:
         has_tasks_per_gpu: of --ntasks-per-gpu.
         is_batch: of sbatch; otherwise of srun or salloc.
         is_exclusive: of --exclusive; None where the release does not tell it here.
+        is_exclusive_to_user: of --exclusive=user, as 26.05 shows it.
         admin_comment: its words, up to where something else begins.
         name: as its user gave it; what is no text is "?", and the end may be missing.
         comment: of --comment, up to where something else begins; of LONGEST_COMMENT characters the
@@ -117,6 +118,7 @@ class JobDetail:
     has_tasks_per_gpu: bool = False
     is_batch: bool = True
     is_exclusive: bool | None = None
+    is_exclusive_to_user: bool = False
     admin_comment: str = ""
     name: str = ""
     comment: str | None = ""
@@ -209,6 +211,7 @@ def _parse_job(number: int, record: str) -> JobDetail | None:
             has_tasks_per_gpu=row.get("NtasksPerTRES", "0") != "0",
             is_batch=row.get("BatchFlag", "1") != "0",
             is_exclusive=row["Exclusive"] != "NO" if "Exclusive" in row else None,
+            is_exclusive_to_user=row.get("Exclusive") == "USER",
             admin_comment=_words_of("AdminComment", record),
             name=_name(record),
             comment=_cut(_words_of("Comment", record)) if counts["Comment"] <= 1 else None,
