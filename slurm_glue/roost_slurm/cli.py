@@ -54,20 +54,22 @@ def _parser() -> argparse.ArgumentParser:
         )
 
     _add_hook(command("hook", "run a hook; what Slurm's prologs and epilogs call", "prolog"))
-    guards_command.add_unpin(
-        command(
-            "unpin",
-            "while roostd is dead: let Slurm start waiting jobs that are pinned, anywhere",
-            "--runtime-folder /run/roost",
-        )
+    unpin = command(
+        "unpin",
+        "while roostd is dead: let Slurm start waiting jobs that are pinned, anywhere",
+        "--runtime-folder /run/roost",
     )
-    guards_command.add_release(
-        command(
-            "release",
-            "after roostd was stopped: give leased jobs their own begin times, without the wait",
-            "--runtime-folder /run/roost",
-        )
+    release = command(
+        "release",
+        "after roostd was stopped: give leased jobs their own begin times, without the wait",
+        "--runtime-folder /run/roost",
     )
+    for one, add in (
+        (unpin, guards_command.add_unpin),
+        (release, guards_command.add_release),
+    ):
+        _add_runtime_folder(one)
+        add(one)
     _add_check(command("check", "look whether slurm.conf has what Roost needs", "--strict"))
     _add_certs(
         command(

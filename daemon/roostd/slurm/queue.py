@@ -197,7 +197,7 @@ class DetailCache:
                 self.known.pop(number, None)
 
     def age_limits(self) -> None:
-        """Read the limits of waiting arrays again at the next look."""
+        """Read the limits of waiting arrays again at the next poll."""
         self._limits_read_s = -inf
 
     def check_unedited(self, details: Iterable[JobDetail]) -> None:

@@ -3,16 +3,12 @@
 import argparse
 import subprocess
 import sys
-from pathlib import Path
-
-from roost_slurm.start import DEFAULT_RUNTIME_FOLDER
 
 BAD_INPUT = 2  # or no answer of Slurm
 
 
 def add_unpin(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `unpin`."""
-    _add_runtime_folder(parser)
+    """Add the options of `unpin`, beside --runtime-folder."""
     parser.add_argument(
         "--others",
         action="store_true",
@@ -22,19 +18,8 @@ def add_unpin(parser: argparse.ArgumentParser) -> None:
 
 
 def add_release(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `release`."""
-    _add_runtime_folder(parser)
+    """Add the options of `release`, beside --runtime-folder."""
     parser.set_defaults(run=release)
-
-
-def _add_runtime_folder(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--runtime-folder",
-        type=Path,
-        metavar="FOLDER",
-        default=DEFAULT_RUNTIME_FOLDER,
-        help="paths.runtime_dir of roostd.yaml (default %(default)s)",
-    )
 
 
 def unpin(args: argparse.Namespace) -> int:

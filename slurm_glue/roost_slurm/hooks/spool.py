@@ -36,7 +36,7 @@ class Submitted:
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """Someone other than Roost is changing a waiting job under a lease, or releases it."""
+    """A user or an administrator is changing a leased job, or releases it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ def test_the_command_names_the_jobs_and_says_what_is_wrong(
 ) -> None:
     slurm = Answering(leased(1), leased(2))
     monkeypatch.setattr(left_leases.end_leases, "__defaults__", (slurm,))
-    monkeypatch.setitem(left_leases.end_leases.__kwdefaults__, "wall_clock", lambda: NOW_S)
+    monkeypatch.setattr(left_leases.end_leases, "__kwdefaults__", {"wall_clock": lambda: NOW_S})
     assert cli.main(["release", "--runtime-folder", str(tmp_path)]) == 0
     assert capsys.readouterr().out.split() == ["1", "2"]
     beat(tmp_path, NOW_S)

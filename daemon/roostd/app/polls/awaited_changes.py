@@ -28,7 +28,7 @@ class AwaitedChanges:
 
     Args:
         schedule: of the polls.
-        on_edit: called when someone changes jobs, before the poll.
+        on_edit: called when a user changes leased jobs, before the poll.
     """
 
     def __init__(self, schedule: PollSchedule, on_edit: Callable[[], None] = lambda: None) -> None:

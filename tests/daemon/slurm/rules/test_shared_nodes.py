@@ -1,5 +1,4 @@
-"""Which jobs Slurm may start on CPUs or nodes that Roost counts as taken, and which nodes are not
-for everybody."""
+"""Jobs that Slurm may start on CPUs that Roost counts as taken, and nodes of one user."""
 
 from typing import Any
 
@@ -60,7 +59,7 @@ def test_cpus_are_shared_where_slurm_is_forced_to_or_suspends_lower_jobs() -> No
 
 
 def test_running_jobs_that_are_exclusive_to_a_user_keep_their_nodes() -> None:
-    running = {"state": SlurmJobState.RUNNING, "user_id": 7}
+    running: Any = {"state": SlurmJobState.RUNNING, "user_id": 7}
     jobs = (
         QueuedJob(number=1, nodes="n[1-2]", over_subscribe="USER", **running),
         QueuedJob(number=2, nodes="n3", over_subscribe="NO", **running),  # 26.05
