@@ -126,9 +126,14 @@ class PlacementSection(Section):
     kind: Annotated[PlacementKind, Field(strict=False)] | None = Field(
         default=None,
         description="consolidation (of the job's tightest shape that has capacity now), strict"
-        " (of its tightest shape, for which it waits), common-shapes (as strict, but of shapes that many nodes could hold),"
-        " tight-gangs (as consolidation, gangs as strict) or wide (as consolidation, with more nodes,"
-        " for policy.model: graph); null: the stack's",
+        " (of its tightest shape, for which it waits), common-shapes (as strict, but of shapes"
+        " that many nodes could hold), tight-gangs (as consolidation, gangs as strict) or wide (as"
+        " consolidation, with more nodes, for policy.model: graph); null: the stack's",
+    )
+    foreign_memory_frac: Annotated[float, Field(ge=0, le=1)] = Field(
+        default=0.1,
+        description="a free GPU is given out last while processes of no job use more than this"
+        " fraction of its memory, and more than 1 GiB; 1: like any other GPU",
     )
 
 

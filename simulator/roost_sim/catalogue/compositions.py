@@ -235,8 +235,8 @@ _PREEMPTIVE_ORDERS = (
 
 # The stacks as they were before docs/results/networks.md, before `roost` had longer leases, before
 # the learned order trusted predictions only as far as they proved right, and before jobs waited for
-# common shapes only and few runs were no proof (docs/results/order.md), to compare with. What they decide must not change:
-# tests/engine/test_decisions.py.
+# common shapes only and few runs were no proof (docs/results/order.md), to compare with. What they
+# decide must not change: tests/engine/test_decisions.py.
 DATED = (
     Composition(name="roost-2026-11", order="las", gate="delay", preemption="las-moves"),
     Composition(

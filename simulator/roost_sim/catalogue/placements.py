@@ -287,8 +287,8 @@ PLACEMENTS: Mapping[str, PlacementPart] = {
     ),
     "common-shapes": _of_roostd(
         PlacementKind.COMMON_SHAPES,
-        "Roost's heuristic on the tightest shape that nodes with half of the GPUs could hold; waits "
-        "for it; the nodes with the fewest GPUs first",
+        "Roost's heuristic on the tightest shape that nodes with half of the GPUs could hold; "
+        "waits for it; the nodes with the fewest GPUs first",
         every_even_shape,
     ),
     "tight-gangs": _of_roostd(

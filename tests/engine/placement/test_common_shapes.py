@@ -33,9 +33,7 @@ def hold(cluster: Cluster, number: int, gpu_count: int) -> None:
 
 
 def names(found: Candidates) -> set[str]:
-    return {
-        share.node for each in range(len(found)) for share in shares_of(found.placement(each))
-    }
+    return {share.node for each in range(len(found)) for share in shares_of(found.placement(each))}
 
 
 def propose(cluster: Cluster, spec: JobSpec) -> Candidates:
