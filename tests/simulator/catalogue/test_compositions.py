@@ -85,7 +85,7 @@ def test_a_wrong_name_says_what_is_nearest(name: str, complaint: str) -> None:
     [
         ("fifo+strict+model:/none.onnx", "/none.onnx: none.json cannot be read"),
         ("fifo+strict+patient-model:", "names no file of its model; want model:FILE"),
-        ("selector:/none.onnx", "/none.onnx: none.json cannot be read"),
+        ("selector:/none.onnx+strict", "/none.onnx: none.json cannot be read"),
     ],
 )
 def test_a_model_that_cannot_be_loaded_is_named(name: str, complaint: str) -> None:
