@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 from tests.daemon.app.watched_site import Site
 
 from roost_engine.domain.events import (
@@ -18,9 +19,12 @@ from roost_engine.domain.events import (
     SharesSeen,
     WaitSoFar,
 )
+from roost_engine.domain.model import NodeName, Placement, Shape
+from roost_engine.domain.tier import Tier
 from roost_engine.testing.builders import node
 from roost_slurm.text.assoc_mgr import Association, AssocMgr
 from roost_slurm.text.partitions import Partition
+from roost_slurm.text.versions import SlurmVersion
 from roostd.app.polls import snapshot_reading
 from roostd.config.config import Config, Mode
 from roostd.ops.clock import MonotonicClock
@@ -158,6 +162,19 @@ async def test_slurms_release_and_name_are_learned_at_the_first_answer(site: Sit
     assert (site.state.slurm_version, site.state.cluster) == ("24.11.5", "stand-in")
 
 
+async def test_a_release_that_was_not_tried_is_told_once(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(site.slurm, "_version", SlurmVersion(27, 5))
+    with capture_logs() as logs:
+        await site.look()
+        site.slurm.inject("nodes", Fault.REFUSED)
+        await site.look()
+        await site.look()
+    told = [line for line in logs if line["event"] == "slurm_release_untried"]
+    assert ["27.05" in line["release"] for line in told] == [True]
+
+
 async def test_a_job_that_is_handed_over_is_released_and_forgotten_once_it_has_started(
     site: Site,
 ) -> None:
@@ -238,6 +255,24 @@ async def test_numbers_of_array_tasks_lead_to_their_job_ids(site: Site) -> None:
     (first, second) = site.slurm.submit(gpus_per_node=1, array=range(2))
     await site.look()
     assert sorted(site.state.job_ids.values()) == [first, second]
+
+
+async def test_gpus_that_no_running_job_has_are_told_once_nodes_and_jobs_were_read_twice(
+    site: Site,
+) -> None:
+    class Forgetful(SlurmStandIn):
+        async def nodes(self) -> tuple[SlurmNode, ...]:
+            return tuple(replace(one, used_gpus=(0, 1, 5)) for one in await super().nodes())
+
+    slurm = site.slurm = Forgetful([node("n1")], now=lambda: site.now_s)
+    site.watch = site.watching(slurm)
+    (job_id,) = slurm.submit(gpus_per_node=2)
+    shape = Shape(node_count=1, gpus_per_node=2)
+    await slurm.pin(job_id, Placement((NodeName("n1"),), (0, 1), shape, Tier.NODE))
+    await site.look()
+    assert site.state.stranded_gpus == {}
+    await site.look()
+    assert site.state.stranded_gpus == {"n1": 1}
 
 
 class SlowToRise(SlurmStandIn):
