@@ -155,6 +155,7 @@ class Tally:
     error_s: list[float] = field(default_factory=list)
     log_error: list[float] = field(default_factory=list)
     width_s: list[float] = field(default_factory=list)
+    width_factor: list[float] = field(default_factory=list)
     ends_inside: list[bool] = field(default_factory=list)
     moment_fracs: list[float] = field(default_factory=list)
 
@@ -181,6 +182,7 @@ class Tally:
             ratio = (start_s + SOON_S) / (middle_s + SOON_S)
             self.log_error.append(abs(np.log(ratio)) if ratio else np.inf)
             self.width_s.append(high_s - low_s)
+            self.width_factor.append((high_s + SOON_S) / (low_s + SOON_S))
             self.ends_inside.append(expected.end.low_s <= end_s <= expected.end.high_s)
         self.inside += inside
         if inside:
@@ -197,6 +199,7 @@ class Tally:
             "median_error_min": round(float(np.median(self.error_s)) / 60, 1),
             "median_error_factor": round(float(np.exp(np.median(self.log_error))), 2),
             "median_width_min": round(float(np.median(self.width_s)) / 60, 1),
+            "median_width_factor": round(float(np.median(self.width_factor)), 1),
         }
 
 
