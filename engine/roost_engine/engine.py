@@ -18,6 +18,7 @@ from roost_engine.domain.config import EngineConfig, Passing
 from roost_engine.domain.errors import UnknownJob
 from roost_engine.domain.events import (
     Event,
+    ForeignMemorySeen,
     GpuHealthChanged,
     JobChanged,
     JobEnded,
@@ -289,6 +290,8 @@ class Engine:
                 pass  # every event carries the time
             case LoadsSeen():
                 self.cluster.apply_loads(event.names, event.load)
+            case ForeignMemorySeen():
+                self.cluster.set_foreign_memory(event.name, event.gpu_index, event.used_bytes)
             case SpeedSeen():
                 if (running := self._table.jobs.get(event.job_id)) is not None:
                     running.note_speed(event.speed_frac, event.at_s)

@@ -5,6 +5,7 @@ has waited out its patience nodes are reserved; others may use these nodes if th
 Page: docs/architecture.md.
 """
 
+from dataclasses import replace
 from math import inf
 from typing import NamedTuple
 
@@ -29,6 +30,8 @@ from roost_engine.scoring.scorer import Scorer
 from roost_engine.sharing.seating import seated
 from roost_engine.table.job_table import JobTable
 from roost_engine.table.wait_reports import report_capacity, report_group, report_wait
+
+_WITHHELD = "part of its GPUs passed over: processes of no job use their memory"
 
 
 class PassPolicies(NamedTuple):
@@ -95,7 +98,7 @@ class QueuePass:
             queue.add(record, at_s)
             return
         key = record.sort_key = queue.key_for(record, at_s)
-        candidates = self._candidates.propose(self._cluster, record.spec, NO_NODES, at_s)
+        candidates = self._propose(record.spec, NO_NODES, at_s)
         if not candidates.options:
             self._proposed = record, candidates
             queue.add(record, at_s, key)
@@ -242,7 +245,7 @@ class QueuePass:
         if proposed is not None and proposed[0] is record:
             candidates = proposed[1]
         else:
-            candidates = self._candidates.propose(self._cluster, job, reserved | full, at_s)
+            candidates = self._propose(job, reserved | full, at_s)
         if candidates.options:
             self._offer(job_id, record, candidates, at_s, actions)
             if earlier is not None and group.job_ids:
@@ -267,6 +270,18 @@ class QueuePass:
         """Return the nodes with too few CPUs left by a limit of Slurm's, and one such limit."""
         full = self._table.quotas.full_nodes(job)
         return self._cluster.nodes_named(full), next(iter(full.values()), "")
+
+    def _propose(self, job: JobSpec, reserved: NodeSet, at_s: float) -> Candidates:
+        """Propose placements without memory of no job on their GPUs; where there is none, any."""
+        cluster = self._cluster
+        if cluster.foreign.used_bytes:
+            with cluster.foreign.withheld() as node_count:
+                found = self._candidates.propose(cluster, job, reserved, at_s)
+            if found.options:
+                if node_count:
+                    found.rename_exclusions(lambda others: (*others, (_WITHHELD, node_count)))
+                return found
+        return self._candidates.propose(cluster, job, reserved, at_s)
 
     def place_if_cleared(self, record: JobRecord, at_s: float, actions: list[Action]) -> bool:
         """Place a job where it is pinned already, if its GPUs there are free now."""
@@ -300,8 +315,20 @@ class QueuePass:
     ) -> None:
         """Place a job on the best of its candidates."""
         placement, decision = self._scorer.choose(candidates, at_s, record.spec)
+        if self._cluster.foreign.used_bytes:
+            decision = self._with_foreign_memory(placement, decision)
         record.last_try = candidates
         self.place(record, seated(record.spec, placement), decision, at_s, actions)
+
+    def _with_foreign_memory(
+        self, placement: Placement, decision: Lazy[Decision]
+    ) -> Lazy[Decision]:
+        """Let a decision name the memory of no job on the GPUs that it chose, if there is any."""
+        cluster = self._cluster
+        said = cluster.foreign.said_of(cluster.index_of, shares_of(placement))
+        if not said:
+            return decision
+        return Lazy(lambda: _beside(decision.get(), said))
 
     def place(
         self,
@@ -320,3 +347,8 @@ class QueuePass:
         else:
             self._table.queue.remove(job_id)
         actions.append(Place(job_id=job_id, placement=placement, decision=decision))
+
+
+def _beside(decision: Decision, said: str) -> Decision:
+    """Return a decision that names processes of no job before any neighbour."""
+    return replace(decision, neighbour="; ".join(filter(None, (said, decision.neighbour))))

@@ -10,6 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from roost_engine.domain.actions import Action, Place, ReleaseToSlurm, Wait
 from roost_engine.domain.events import (
     Event,
+    ForeignMemorySeen,
     GpuHealthChanged,
     JobChanged,
     JobWithdrawn,
@@ -71,6 +72,7 @@ class EngineMachine(RuleBasedStateMachine):
         self.harness = EngineHarness(config=config)
         self.nodes: dict[str, NodeSpec] = {}
         self.faults: set[tuple[str, int]] = set()
+        self.foreign: set[tuple[str, int]] = set()  # GPUs with memory of no job
         self.claims: dict[str, tuple[NodeShare, ...]] = {}
         self.jobs: dict[str, JobSpec] = {}  # jobs that were queued and have not ended
         self.count = 0
@@ -158,6 +160,7 @@ class EngineMachine(RuleBasedStateMachine):
     @rule(name=names)
     def a_node_is_lost(self, name: str) -> None:
         self.nodes.pop(name, None)
+        self.foreign = {gpu for gpu in self.foreign if gpu[0] != name}
         self.tell(NodeLost(at_s=self.harness.now_s, name=NodeName(name)))
 
     @rule(name=names, gpu=st.integers(0, 7), is_broken=st.booleans())
@@ -168,6 +171,19 @@ class EngineMachine(RuleBasedStateMachine):
         self.tell(
             GpuHealthChanged(
                 at_s=self.harness.now_s, name=NodeName(name), gpu_index=gpu, fault=fault
+            )
+        )
+
+    @rule(name=names, gpu=st.integers(0, 7), gib=st.sampled_from([0, 1, 40]))
+    def processes_of_no_job_use_memory(self, name: str, gpu: int, gib: int) -> None:
+        if name in self.nodes and gpu < NODES[name].gpu_count:
+            (self.foreign.add if gib else self.foreign.discard)((name, gpu))
+        self.tell(
+            ForeignMemorySeen(
+                at_s=self.harness.now_s,
+                name=NodeName(name),
+                gpu_index=gpu,
+                used_bytes=gib * GIB,
             )
         )
 
@@ -263,7 +279,7 @@ class EngineMachine(RuleBasedStateMachine):
         for name in placement.nodes:
             self.check_node(spec, placement, name)
         if placement.shape.node_count == 1:
-            links, free = LINKS[placement.nodes[0]], self.free_gpus(placement.nodes[0])
+            links, free = LINKS[placement.nodes[0]], self.offered_gpus(placement)
             optimum = best_score(links, free, placement.shape.gpus_per_node)
             stock = sorted(free)[: placement.shape.gpus_per_node]
             score = action.decision.get().link_scores[0]
@@ -294,6 +310,16 @@ class EngineMachine(RuleBasedStateMachine):
         }
         every = range(NODES[name].gpu_count)
         return [gpu for gpu in every if gpu not in taken and (name, gpu) not in self.faults]
+
+    def offered_gpus(self, placement: Placement) -> list[int]:
+        """Return the free GPUs of a node that a job was offered: those without foreign memory."""
+        (name,) = placement.nodes
+        free = self.free_gpus(name)
+        clean = [gpu for gpu in free if (name, gpu) not in self.foreign]
+        if any((name, gpu) in self.foreign for gpu in placement.gpu_indices):
+            assert len(clean) < placement.shape.gpus_per_node
+            return free
+        return clean
 
     def row(self, name: NodeName) -> int:
         return self.harness.engine.cluster.index_of[name]

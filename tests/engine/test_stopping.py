@@ -1,19 +1,25 @@
 """Jobs that the engine has asked Slurm to stop; speeds, link use and pins of timers."""
 
+import pytest
 from tests.engine.conftest import HarnessFactory
 
 from roost_engine.domain.actions import WakeAt
 from roost_engine.domain.events import (
+    EarlierRuns,
+    JobQueued,
     JobsStopped,
     LinksSeen,
     SharesSeen,
     SpeedSeen,
     TimerPinned,
+    WaitSoFar,
 )
 from roost_engine.domain.model import JobId
 from roost_engine.engine import Engine, EngineConfig
 from roost_engine.job_record import JobState
 from roost_engine.plugins.plugins import Policies
+from roost_engine.plugins.policy_kinds import make_order
+from roost_engine.plugins.stacks import OrderKind
 from roost_engine.prediction.predictors import Predictors
 from roost_engine.scoring.heuristic import HeuristicScore
 from roost_engine.testing.builders import (
@@ -44,6 +50,43 @@ def test_the_gpus_of_a_stopped_job_go_to_the_waiting_job(make_harness: HarnessFa
     assert harness.state("1") is JobState.STOPPING
     assert "2" in placed(harness.stop("1"))
     assert harness.state("1") is JobState.WAITING
+
+
+@pytest.mark.parametrize("order", [OrderKind.PRIORITY, OrderKind.LAS, OrderKind.LEARNED_LEFT])
+def test_a_stopped_job_does_not_grow_older_in_the_history_whatever_the_order(
+    make_harness: HarnessFactory, order: OrderKind
+) -> None:
+    predictors = Predictors()
+    policies = Policies(order=make_order(order, predictors), predictors=predictors)
+    harness = make_harness([node("a")], bridges(), policies=policies)
+    harness.run(job("1", gpus=8, user_id=7))
+    harness.now_s = 500.0
+    harness.queue(job("2", gpus=8, user_id=8, priority=2))
+    harness.stop("1")
+    harness.start()
+    assert (harness.state("1"), harness.state("2")) == (JobState.WAITING, JobState.RUNNING)
+    assert predictors.history.running_ages_s(7, 9_500.0) == [500.0]
+    harness.now_s = 9_500.0
+    harness.end("2")
+    harness.start()
+    assert harness.state("1") is JobState.RUNNING
+    assert predictors.history.running_ages_s(7, 9_700.0) == [700.0]
+
+
+def test_a_job_that_was_stopped_while_no_engine_ran_does_not_grow_older(
+    make_harness: HarnessFactory,
+) -> None:
+    before = Predictors()
+    policies = Policies(predictors=before)
+    harness = make_harness([node("a")], bridges(), policies=policies)
+    harness.run(job("1", gpus=8, user_id=7))
+    predictors = Predictors()
+    predictors.restore(before.state())
+    again = make_harness([], policies=Policies(predictors=predictors))
+    runs = EarlierRuns(run_s=300.0, run_s_by_tier=(300.0, 0.0, 0.0), stop_count=1, work_s=0.0)
+    wait = WaitSoFar(since_s=400.0, runs=runs)
+    again.feed(JobQueued(at_s=400.0, job=job("1", gpus=8, user_id=7), wait=wait))
+    assert predictors.history.running_ages_s(7, 5_000.0) == [300.0]
 
 
 def test_a_job_that_cannot_be_stopped_keeps_running(make_harness: HarnessFactory) -> None:

@@ -120,7 +120,9 @@ class Assembly:
         self._links = LinkMeter(self.state, self._emit)
         self._interference = InterferenceKeeper(self.state, folder / "interference.json")
         self._pairs = PairTeller(self.state, lambda: self.engines.plugins, self._emit)
-        self._waste = WasteMeter(self.state, folder / "waste.json", self._metrics.wasted)
+        self._waste = WasteMeter(
+            self.state, folder / "waste.json", self._metrics.wasted, self._emit
+        )
         self._gpu_memory = GpuMemoryMeter(self.state, folder / "gpu-memory.json", self._emit)
         self._forecast_errors = ForecastErrors(self.state, folder / "forecasts.json")
 

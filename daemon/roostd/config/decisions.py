@@ -129,6 +129,11 @@ class PlacementSection(Section):
         " (of its tightest shape, for which it waits) or wide (as consolidation, with more nodes,"
         " for policy.model: graph); null: the stack's",
     )
+    foreign_memory_frac: Annotated[float, Field(ge=0, le=1)] = Field(
+        default=0.1,
+        description="a free GPU is given out last while processes of no job use more than this"
+        " fraction of its memory, and more than 1 GiB; 1: like any other GPU",
+    )
 
 
 class PolicySection(Section):

@@ -7,32 +7,25 @@ from collections.abc import Collection
 from dataclasses import replace
 from operator import attrgetter
 
-from roost_engine.domain.model import JobId, JobSpec, NodeName, NodeShare
-from roost_slurm.text.scontrol import JobDetail
+from roost_engine.domain.model import JobId, JobSpec, NodeName
 from roost_slurm.text.squeue import QueuedJob, SlurmJobState
-from roost_slurm.text.stamp import parse_stamp
 from roostd.slurm.array_limits import ArrayLimits
+from roostd.slurm.held_gpus import HeldGpus
 from roostd.slurm.jobs import NO_GPUS, NO_LEASE, RELEASED, JobReader, Unmanaged
 from roostd.slurm.limits import LONGEST_REASON
-from roostd.slurm.lives import Lives, life_of, life_of_holder
+from roostd.slurm.lives import Lives, life_of
 from roostd.slurm.port import QueueSnapshot
 from roostd.slurm.queue_view import (
     NodeRules,
     ReadFrom,
-    Request,
-    RunFacts,
     SiteView,
     SlurmQueueView,
 )
-from roostd.slurm.request import shares_of
-from roostd.slurm.reserved_gpus import Poll, ReservedGpus, job_id_of, reserved_gpus
 from roostd.slurm.rules.held_back import HoldingBack, is_held_by_pin, is_pinned_comment
 from roostd.slurm.rules.opt_in import NodeKinds, kinds_of, starts_elsewhere
-from roostd.slurm.shared_gpus import SharedGpus, has_shared
 
 LEFT_BY_LIMIT = "left to Slurm, which holds it back"
 HELD = "; it is held"  # ends the reason of a job that is left to Slurm, while it is
-_MOST_POLLS = 32  # the rules are read more often than that
 
 _fields_read = attrgetter(
     *(
@@ -64,16 +57,14 @@ def view(
         site: Slurm's own rules; None: there are none.
     """
     known = site or SiteView()
-    reading = _Reading(snapshot, reader, frozenset(gpu_nodes), before, at_s, known)
+    reading = _Reading(snapshot, reader, gpu_nodes, before, at_s, known)
     # Tasks that left their array's record come first: they may have been placed already.
     for job in sorted(snapshot.jobs, key=lambda job: (len(job.task_ids) > 1, job.number)):
         if job.is_holding:
-            reading.add_running(job)
+            reading.add_holder(job)
         elif job.is_pending:
             for job_id in map(JobId, job.job_ids):
                 reading.add_pending(job, job_id)
-    reading.add_shared()
-    reading.add_reserved()
     return reading.result()
 
 
@@ -84,12 +75,12 @@ class _Reading:
         self,
         snapshot: QueueSnapshot,
         reader: JobReader,
-        gpu_nodes: frozenset[NodeName],
+        gpu_nodes: Collection[NodeName],
         before: SlurmQueueView,
         at_s: float,
         site: SiteView,
     ) -> None:
-        self._details, self._reader, self._gpu_nodes = snapshot.details, reader, gpu_nodes
+        self._details, self._reader = snapshot.details, reader
         self._before, self._at_s, self._at_epoch_s = before, at_s, snapshot.at_epoch_s
         self._site, self._rules = site, site.rules
         self._holding_back = HoldingBack(before.held_back, site.rules, at_s)
@@ -99,118 +90,42 @@ class _Reading:
         self._may_reuse = not before.held_back.refusals and self._rules.binds_like(before.rules)
         self._arrays = ArrayLimits(snapshot)
         self._waiting: dict[JobId, JobSpec] = {}
-        self._running: dict[JobId, tuple[NodeShare, ...]] = {}
         self._blocked: dict[JobId, str] = {}
         self._unmanaged: dict[JobId, str] = {}
         self._lives = Lives(before.lives)
+        self._held = HeldGpus(snapshot, reader, gpu_nodes, before, site.rules, self._lives)
         self._numbers: dict[int, JobId] = {}
         self._settle_until: dict[JobId, float] = {}
         self._forgotten_on: dict[JobId, frozenset[NodeName]] = {}
-        self._requests: dict[JobId, Request | None] = {}
-        self._runs: dict[JobId, RunFacts] = {}
-        self._shared = SharedGpus(gpu_nodes)
-        self._holders: list[tuple[QueuedJob, tuple[NodeShare, ...]]] = []
-        self._polls, self._reserved = tuple[Poll, ...](), dict[str, ReservedGpus]()
 
     def result(self) -> SlurmQueueView:
-        """Return the view of the records added so far."""
+        """Return the view of the records that were added."""
+        held = self._held
+        held.close_shared()
+        held.close_reserved({name for _, _, names in self._by_node.values() for name in names})
         return SlurmQueueView(
             waiting=self._waiting,
-            running=self._running,
+            running=held.running,
             blocked=self._blocked,
             unmanaged=self._unmanaged,
             lives=self._lives.now,
             numbers=self._numbers,
             settle_until_s=self._settle_until,
             forgotten_on=self._forgotten_on,
-            requests=self._requests,
-            runs=self._runs,
+            requests=held.requests,
+            runs=held.runs,
             held_back=self._holding_back.result(),
             reads=self._reads,
             rules=self._rules,
             by_node=self._by_node,
-            reserved=self._reserved,
-            polls=self._polls,
+            reserved=held.reserved,
+            polls=held.polls,
             avoided=self._site.avoided,
         )
 
-    def add_running(self, job: QueuedJob) -> None:
+    def add_holder(self, job: QueuedJob) -> None:
         """Add a job that holds an allocation."""
-        job_id = JobId(job.job_ids[0])
-        life = life_of_holder(job, self._before.lives.get(job_id))
-        detail = self._details.get(job.number)
-        shares = tuple(
-            share
-            for share in (shares_of(detail) if detail is not None else ())
-            if share.node in self._gpu_nodes
-        )
-        if not shares and self._before.lives.get(job_id) == life:
-            shares = self._before.running.get(job_id, ())  # its details are missing this time
-        if shares:
-            self._running[job_id] = shares
-            self._holders.append((job, shares))
-            self._lives.note(job_id, life)
-            self._requests[job_id] = self._request(job, job_id, detail)
-            self._runs[job_id] = self._run_facts(job)
-        if detail is not None and has_shared(detail):
-            self._shared.add(detail, self._run_facts(job).end_s)
-        self._numbers[job.number] = job_id
-
-    def add_shared(self) -> None:
-        """Close GPUs with shards or MPS of running jobs to all others, as if a job held them."""
-        for job_id, share, end_s in self._shared.holders(self._running.values()):
-            self._running[job_id], self._runs[job_id] = (share,), RunFacts(end_s)
-            self._lives.now[job_id] = (0, 0.0, 0)
-
-    def add_reserved(self) -> None:
-        """Close the GPUs of reservations likewise.
-
-        That is in their windows, and before that while a waiting job would run into the window.
-        """
-        rules, before, now = self._rules, self._before, Poll(self._at_epoch_s, self._holders)
-        polls = (*before.polls, now)[-_MOST_POLLS:]
-        self._polls = polls if rules.read_epoch_s == before.rules.read_epoch_s else (now,)
-        found = reserved_gpus(rules, polls, before.reserved)
-        awaited = {name for _, _, names in self._by_node.values() for name in names}
-        for name, gpus in found.items():
-            is_on = gpus.start_epoch_s <= self._at_epoch_s < gpus.end_epoch_s
-            if gpus.shares and (is_on or name in awaited):
-                job_id = job_id_of(name)
-                self._running[job_id] = gpus.shares
-                self._lives.now[job_id] = (0, gpus.start_epoch_s, 0)
-                self._runs[job_id] = RunFacts(self._reader.to_engine_s(gpus.end_epoch_s))
-        self._reserved = found
-
-    def _run_facts(self, job: QueuedJob) -> RunFacts:
-        if job.start_epoch_s is None:
-            return RunFacts(None, self._rules.preempt_class(job))
-        start_s = self._reader.to_engine_s(job.start_epoch_s)
-        return RunFacts(
-            None if job.time_limit_s is None else start_s + job.time_limit_s,
-            self._rules.preempt_class(job),
-            start_s + self._rules.preempt_exempt_s(job),
-        )
-
-    def _request(self, job: QueuedJob, job_id: JobId, detail: JobDetail | None) -> Request | None:
-        """Return the request of a running job; read once, as reading all at each poll is slow."""
-        is_same = self._lives.is_same(job_id)
-        if is_same and job_id in self._before.requests:
-            return self._present(self._before.requests[job_id], detail)
-        if job.start_epoch_s is None or parse_stamp(job.admin_comment) is None:
-            return None
-        asked = self._before.waiting.get(job_id) if is_same else None
-        spec = asked or self._reader.read(job, detail, job_id)
-        if isinstance(spec, Unmanaged):
-            return None
-        return spec, self._reader.to_engine_s(job.start_epoch_s)
-
-    def _present(self, request: Request | None, detail: JobDetail | None) -> Request | None:
-        """Return the request of a running job as it is once its owner takes the opt-in back."""
-        if request is None or detail is None or not request[0].shares_gpus:
-            return request
-        if self._reader.opts_in(detail):
-            return request
-        return replace(request[0], shares_gpus=False), request[1]
+        self._numbers[job.number] = self._held.add(job)
 
     def add_pending(self, job: QueuedJob, job_id: JobId) -> None:
         """Add a job that waits."""

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roost_engine.cluster.claims import claimable
+from roost_engine.cluster.foreign_memory import ForeignMemory
 from roost_engine.cluster.free_capacity import FreeCapacity
 from roost_engine.cluster.group_ranking import GroupRanking
 from roost_engine.cluster.labels import NodeLabels
@@ -47,6 +48,7 @@ class Cluster:
         tables: link tables, by kind of node.
         loads: how busy the GPUs are.
         free: what is free on each node.
+        foreign: the free GPUs to give out last.
         gpu_free, cpu_free, memory_free, groups, sets_in_common: parts of it, see FreeCapacity.
         memo: what other modules derived from the nodes' specs; emptied when a spec changes.
         spec_count: how often a spec changed.
@@ -74,6 +76,7 @@ class Cluster:
         self._labels = NodeLabels()
         self.loads = NodeLoads()
         self.free = FreeCapacity()
+        self.foreign = ForeignMemory(self.free, self.names)
         self.gpu_free, self.cpu_free = self.free.gpus, self.free.cpus
         self.memory_free = self.free.memory_bytes
         self.groups, self.sets_in_common = self.free.groups, self.free.sets_in_common
@@ -111,6 +114,7 @@ class Cluster:
         if old is None or old.gpu_count != spec.gpu_count:
             self.uuids[node] = ()
             self.loads.forget(node)
+            self.foreign.forget(node)
             gpu_count = spec.gpu_count if spec.gpu_count <= MAX_GPUS else 0
             self._set_links(node, unknown_links(spec.gpu_count), gpu_count)
         self.cpu_free[node] += spec.cpu_count - (old.cpu_count if old else 0)
@@ -137,6 +141,7 @@ class Cluster:
             self.cpu_count[node] = self.memory_bytes[node] = 0
             self.usable[node] = False
             self.asleep &= ~(1 << node)
+            self.foreign.forget(node)
             self.specs[node] = None
             self.change_count += 1
 
@@ -190,6 +195,13 @@ class Cluster:
         self.free.set_gpus(node, int(self.kind[node]), self._healthy_gpus(node))
         self.change_count += 1
         return before != fault
+
+    def set_foreign_memory(self, name: NodeName, gpu_index: int, used_bytes: int) -> None:
+        """Note what processes of no job use of a GPU's memory; 0: too little to avoid the GPU."""
+        node = self.index_of.get(name)
+        if node is not None and 0 <= gpu_index < self.gpu_count[node]:
+            self.foreign.apply(node, gpu_index, used_bytes)
+            self.change_count += 1
 
     def table(self, node: int) -> LinkTable:
         """Return the link table of a node."""

@@ -1,7 +1,7 @@
 """What a score policy sees of each candidate, and the heuristic that reads the same columns.
 
 Every column is a fraction 0..1, so that a policy trained on one cluster reads another.
-Page: docs/policy.md.
+Page: docs/models.md.
 """
 
 import numpy as np

@@ -31,8 +31,9 @@ class Decision:
         policy: the policy that scored: "heuristic", or "onnx:" and twelve digits of the model's
             sha256.
         fallback_reason: why the heuristic answered instead of the model; "" when it did not.
-        neighbour: what the neighbour that costs most is expected to cost, for a human; "" where the
-            policy does not ask or no neighbour costs anything.
+        neighbour: what the neighbour that costs most is expected to cost, for a human, after the
+            memory that processes of no job use on the chosen GPUs; "" where the policy does not ask
+            or no neighbour costs anything, and there is no such memory.
     """
 
     at_s: float

@@ -73,6 +73,20 @@ class GpuHealthChanged:
 
 
 @value(kw_only=True)
+class ForeignMemorySeen:
+    """Processes of no job use so much of a GPU's memory that other GPUs are to be given out first.
+
+    Attributes:
+        used_bytes: what they use; 0: so little that the GPU is given out like any other one.
+    """
+
+    at_s: float
+    name: NodeName
+    gpu_index: int
+    used_bytes: int
+
+
+@value(kw_only=True)
 class EarlierRuns:
     """The runs of a job from which it came back into the queue.
 
@@ -345,6 +359,7 @@ Event: TypeAlias = (
     | TopologySeen
     | LoadsSeen
     | GpuHealthChanged
+    | ForeignMemorySeen
     | JobQueued
     | JobChanged
     | JobWithdrawn

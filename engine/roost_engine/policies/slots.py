@@ -274,6 +274,9 @@ class GateSlot(PolicySlot):
 class JobPredictor(Protocol):
     """Predicts how long jobs run, and learns from the waits and runs that it is told of."""
 
+    def wait_began(self, job: JobRecord, at_s: float) -> None:
+        """Note that a job waits, maybe one that ran and was stopped: it does not run now."""
+
     def wait_ended(self, outcome: WaitEnded) -> None:
         """Learn how a wait came out."""
 
@@ -311,6 +314,10 @@ class PredictorSlot(PolicySlot):
     def run_times_name(self) -> str | None:
         """The name of what predicts run times; None: nothing does."""
         return getattr(self._predictors, "run_times_name", None)
+
+    def wait_began(self, job: JobRecord, at_s: float) -> None:
+        """Report that a job waits. Not by `ask`, for the reason of `holds`."""
+        self._predictors.wait_began(job, at_s)
 
     def wait_ended(self, outcome: WaitEnded) -> None:
         """Report how a wait came out."""

@@ -75,7 +75,7 @@ class Predictors:
         # Not a method: predictors in no reference cycle are freed with their engine.
         asked = self._blended or self.history
         self.service_left = ServiceLeft(
-            partial(_run_times, self.history, asked),
+            partial(_run_times, asked),
             partial(_expected_times, self.history, self._blended),
         )
 
@@ -103,6 +103,10 @@ class Predictors:
         """
         estimate = self.speed.estimate(job.spec)
         return estimate, TimerClass.of(job.spec.gpu_count, estimate.speeds.lost_frac(closest))
+
+    def wait_began(self, job: JobRecord, at_s: float) -> None:
+        """Note that a job waits: one that was stopped does not grow older meanwhile."""
+        self.history.pause(job.job_id, done_s(job, at_s), at_s)
 
     def wait_ended(self, outcome: WaitEnded) -> None:
         """Note that a job runs, or is about to; or that it left without having run."""
@@ -147,7 +151,7 @@ class Predictors:
 
     def run_times(self, job: JobRecord, at_s: float) -> RunTimes:
         """Return how long a job may still run, by the jobs like it."""
-        return _run_times(self.history, self._blended or self.history, job, at_s)
+        return _run_times(self._blended or self.history, job, at_s)
 
     def expected_times(self, job: JobRecord, at_s: float) -> RunTimes:
         """Return the same, and note nothing: for readers outside the engine."""
@@ -179,14 +183,7 @@ class Predictors:
         self.skill = PredictionSkill(state.skill)
 
 
-def _run_times(
-    history: RunTimeHistory,
-    asked: RunTimeHistory | BlendedRunTimes,
-    job: JobRecord,
-    at_s: float,
-) -> RunTimes:
-    if job.started_s is None:  # a stopped job does not grow older
-        history.pause(job.job_id, done_s(job, at_s), at_s)
+def _run_times(asked: RunTimeHistory | BlendedRunTimes, job: JobRecord, at_s: float) -> RunTimes:
     return asked.times(job.spec, done_s(job, at_s), at_s)
 
 

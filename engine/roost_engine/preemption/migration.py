@@ -169,7 +169,8 @@ class Migration:
         present = _spread(cluster, record.shares)
         if present is None or _is_closest(cluster, record):
             return False
-        with cluster.without([job.job_id]):
+        # A job that runs gains nothing on a GPU whose memory processes of no job use.
+        with cluster.without([job.job_id]), cluster.foreign.withheld():
             candidates = self._candidates.propose(cluster, job, reserved, at_s)
             if not len(candidates) or (candidates.tier, candidates.shape.node_count) >= present:
                 return False

@@ -7,13 +7,14 @@ that, and not only what it stated when it was submitted:
 * its node has second seats in Slurm and is not reserved for a job that waits longer;
 * the node's probe, if it ever reported a load, has done so within STALE_S;
 * its GPUs have no fault; a probe reports MIG mode as a fault;
+* processes of no job use no memory of its GPUs worth mentioning: what is left is not known;
 * it does not move much over NVLink, by the mean since it started or by the load reported last:
   pairs are measured on one GPU, so what such a job would lose is not known;
 * it counts with the memory that it, or a job of its kind, was seen to use, where that is more
   than it stated.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from roost_engine.cluster.cluster import Cluster
@@ -39,7 +40,7 @@ class Host(NamedTuple):
     Attributes:
         node: of all its GPUs.
         seat: that it has on them.
-        gpus: its GPUs that it shares with no job and that have no fault.
+        gpus: its GPUs that it shares with no job and that have no fault and no foreign memory.
         gpu_memory_bytes: of each GPU, that it needs.
         cpu_count, memory_bytes: what is free on the node.
     """
@@ -104,7 +105,7 @@ class Hosts:
                 name,
                 node,
                 seat,
-                tuple(gpu for gpu in gpus if (node, gpu) not in cluster.faults),
+                _clean(cluster, node, gpus),
                 self._needs.expected_bytes(record.spec),
                 int(cluster.cpu_free[node]),
                 int(cluster.memory_free[node]),
@@ -114,6 +115,12 @@ class Hosts:
 def may_share(job: JobSpec) -> bool:
     """Return whether a job may share GPUs: it opted in, starts in Slurm, and says what it needs."""
     return job.shares_gpus and job.binding and job.gpu_memory_bytes > 0
+
+
+def _clean(cluster: Cluster, node: int, gpus: Sequence[int]) -> tuple[int, ...]:
+    """Return the GPUs without a fault and without memory of processes of no job."""
+    closed = (cluster.faults, cluster.foreign.used_bytes)
+    return tuple(gpu for gpu in gpus if not any((node, gpu) in each for each in closed))
 
 
 def _is_nvlink_heavy(cluster: Cluster, record: JobRecord, node: int) -> bool:

@@ -119,6 +119,8 @@ class JobTable:
             record.remember_runs(known, at_s)
         elif wait is not None:
             record.continue_wait(wait, at_s)
+        if self._outcomes.counts_held:
+            self._outcomes.note_wait(record, at_s)
         self.jobs[job_id] = record
         self.ended.pop(job_id, None)
         self.waiting[job_id] = None

@@ -21,7 +21,7 @@ class Outcomes:
         cluster: where they run.
 
     Attributes:
-        counts_held: whether note_held() and note_run() must be called.
+        counts_held: whether note_wait(), note_held() and note_run() must be called.
         counts_waits: whether note_unplaced() must be called.
     """
 
@@ -36,6 +36,11 @@ class Outcomes:
         self._jobs, self._cluster = jobs, cluster
         self.counts_held = predictors is not None
         self.counts_waits = predictors is not None or not gate.is_open
+
+    def note_wait(self, record: JobRecord, at_s: float) -> None:
+        """Report that a job waits from now on: a new one, or one that ran and was stopped."""
+        if self._predictors is not None:
+            self._predictors.wait_began(record, at_s)
 
     def note_start(self, record: JobRecord, event: JobStarted) -> None:
         """Report the outcome of a wait: the tier placed by the engine, or none.

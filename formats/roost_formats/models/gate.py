@@ -1,4 +1,4 @@
-"""The gate model that asks an ONNX file of kind gate. Page: docs/policy.md."""
+"""The gate model that asks an ONNX file of kind gate. Page: docs/models.md."""
 
 import time
 from collections.abc import Callable

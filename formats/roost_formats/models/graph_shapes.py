@@ -2,7 +2,7 @@
 
 A file states only the shapes of inputs, outputs and weights. The values between them can be far
 larger: a Concat of a value with itself doubles it, and two dozen of them in a row need gigabytes.
-Page: docs/policy.md.
+Page: docs/models.md.
 """
 
 import math

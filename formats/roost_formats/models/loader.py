@@ -3,7 +3,7 @@
 A model file is untrusted: its size and hash are compared with the manifest, its graph is parsed and
 checked, and it must answer a known batch correctly before it is used; its later answers are checked
 too. Every failure is a PolicyError, and a heuristic answers in the model's place. Page:
-docs/policy.md.
+docs/models.md.
 """
 
 import hashlib

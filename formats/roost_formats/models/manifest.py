@@ -1,6 +1,6 @@
 """The manifest of a model: its kind, how it was made, and a batch with the expected answer.
 
-It is in the model's folder under the same name, with the ending .json. Page: docs/policy.md.
+It is in the model's folder under the same name, with the ending .json. Page: docs/models.md.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Order models that ask an ONNX file of kind order. Page: docs/policy.md."""
+"""Order models that ask an ONNX file of kind order. Page: docs/models.md."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path

@@ -4,7 +4,7 @@ A model file may come from anywhere, and runtimes have had vulnerabilities (exte
 other files, attributes that allocate memory). So this reader accepts only what a model of the given
 kind needs, a flat graph of allowed operators over small float matrices, and refuses the rest.
 
-Source of the field numbers: onnx.proto of ONNX 1.23. Page: docs/policy.md.
+Source of the field numbers: onnx.proto of ONNX 1.23. Page: docs/models.md.
 """
 
 import math

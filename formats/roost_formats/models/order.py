@@ -1,4 +1,4 @@
-"""The job selector that asks an ONNX file of kind order. Page: docs/policy.md."""
+"""The job selector that asks an ONNX file of kind order. Page: docs/models.md."""
 
 import time
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""The model of run times that asks an ONNX file of kind runtimes. Page: docs/policy.md."""
+"""The model of run times that asks an ONNX file of kind runtimes. Page: docs/models.md."""
 
 import time
 from collections.abc import Callable

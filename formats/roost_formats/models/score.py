@@ -2,7 +2,7 @@
 
 A model of kind score reads each candidate's columns; one of kind graph reads the cluster too.
 
-Page: docs/policy.md.
+Page: docs/models.md.
 """
 
 import time

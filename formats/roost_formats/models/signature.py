@@ -2,7 +2,7 @@
 
 A new kind of model needs a Signature in KINDS, and an adapter from the engine's arguments to the
 signature's inputs and from its outputs to the engine's result; score.py is the example.
-Page: docs/policy.md.
+Page: docs/models.md.
 """
 
 from collections.abc import Mapping

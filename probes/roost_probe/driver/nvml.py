@@ -1,10 +1,9 @@
 """The driver, read through nvidia-ml-py. Runs in a process of its own: see nvml_process.
 
-With nvml_gpm and nvml_processes the only module that imports pynvml (which PyPI calls nvidia-ml-py;
-the package named pynvml is something else), and that knows NVML's units.
+With nvml_gpm, nvml_processes and nvml_xids the only module that imports pynvml (which PyPI calls
+nvidia-ml-py; the package named pynvml is something else), and that knows NVML's units.
 """
 
-import ctypes
 import time
 from collections.abc import Callable, Collection
 from enum import StrEnum
@@ -17,6 +16,7 @@ from roost_probe.driver.cpu_list import format_cpu_list
 from roost_probe.driver.job_memory import JobBytes, by_job
 from roost_probe.driver.nvml_gpm import GpmRates, has_monitor
 from roost_probe.driver.nvml_processes import used_bytes_by_process
+from roost_probe.driver.nvml_xids import XidEvents, address
 from roost_probe.driver.readings import (
     DriverFacts,
     DriverLoad,
@@ -34,7 +34,6 @@ Handle: TypeAlias = Any  # a ctypes pointer; pynvml ships no types
 _ALL_LANES = 0xFFFFFFFF  # scopeId of a field value: the sum over a GPU's lanes
 _AFFINITY_WORDS = 32  # 2,048 CPUs
 _LISTINGS = 2  # of processes: one that has ended meanwhile is not in the second list
-_MOST_XIDS = 64  # per reading; a GPU that is dying can report them without end
 _CURES = {
     pynvml.NVML_ERROR_LIBRARY_NOT_FOUND: (
         "libnvidia-ml.so.1 was not found; install the NVIDIA driver on this node"
@@ -79,7 +78,7 @@ class Nvml:
     def __init__(self, pcie: PcieSource = PcieSource.COUNTERS, proc: Path = Path("/proc")) -> None:
         self._pcie, self._proc = pcie, proc
         self._handles: list[Handle | None] | None = None
-        self._events: Any = None
+        self._xids: XidEvents | None = None
         self._monitors = dict[int | None, GpmRates]()  # by the handle's address
         self._any_lost = False
 
@@ -117,7 +116,8 @@ class Nvml:
             except _GpuLost:
                 self._any_lost = True
                 gpus.append(GpuLoad(lost=True))
-        return DriverLoad(at_s=time.monotonic(), gpus=tuple(gpus), xids=self._xids())
+        xids = self._xids.read() if self._xids is not None else ()
+        return DriverLoad(at_s=time.monotonic(), gpus=tuple(gpus), xids=xids)
 
     def jobs(self, gpus: Collection[int]) -> JobMemory:
         """Read what Slurm jobs use of the memory of some GPUs.
@@ -136,12 +136,12 @@ class Nvml:
         """Close the driver."""
         if self._handles is None:
             return
-        if self._events is not None:
-            _optional(pynvml.nvmlEventSetFree, self._events)
+        if self._xids is not None:
+            _optional(self._xids.close)
         for monitor in self._monitors.values():
             _optional(monitor.close)
         _optional(pynvml.nvmlShutdown)
-        self._handles, self._events, self._any_lost = None, None, False
+        self._handles, self._xids, self._any_lost = None, None, False
         self._monitors = {}
 
     def _open(self) -> list[Handle | None]:
@@ -155,43 +155,14 @@ class Nvml:
             raise DriverFault(f"NVML failed to start ({error}): {cure}") from error
         self._handles = [_handle(index) for index in range(count)]
         self._any_lost = None in self._handles
-        self._events = self._listen(self._handles)
+        self._xids = XidEvents(self._handles)
         if self._pcie is PcieSource.COUNTERS:
             self._monitors = {
-                _address(handle): GpmRates(handle)
+                address(handle): GpmRates(handle)
                 for handle in self._handles
                 if handle is not None and _has_monitor(handle)
             }
         return self._handles
-
-    def _listen(self, handles: list[Handle | None]) -> Any:
-        events = _optional(pynvml.nvmlEventSetCreate)
-        if events is None:
-            return None
-        for handle in handles:
-            if handle is not None:
-                try:
-                    pynvml.nvmlDeviceRegisterEvents(
-                        handle, pynvml.nvmlEventTypeXidCriticalError, events
-                    )
-                except pynvml.NVMLError:
-                    continue  # GeForce cards and some virtual machines have no events
-        return events
-
-    def _xids(self) -> tuple[tuple[int, int], ...]:
-        found = list[tuple[int, int]]()
-        if self._events is None or self._handles is None:
-            return ()
-        indices = {_address(h): i for i, h in enumerate(self._handles) if h is not None}
-        while len(found) < _MOST_XIDS:
-            try:
-                event = pynvml.nvmlEventSetWait(self._events, 0)
-            except pynvml.NVMLError:
-                break  # timed out: no more events
-            index = indices.get(_address(event.device))
-            if index is not None:
-                found.append((index, int(event.eventData)))
-        return tuple(found)
 
     def _gpu_facts(self, handle: Handle | None) -> GpuFacts:
         if handle is None:
@@ -200,7 +171,7 @@ class Nvml:
         memory = _memory(handle)
         return GpuFacts(
             uuid=_optional(pynvml.nvmlDeviceGetUUID, handle) or "",
-            pci_bus_id=_sysfs_address(pci) or "",
+            pci_bus_id=_sysfsaddress(pci) or "",
             model=_optional(pynvml.nvmlDeviceGetName, handle) or "",
             memory_bytes=int(memory.total) if memory is not None else None,
             minor_number=_optional(pynvml.nvmlDeviceGetMinorNumber, handle),
@@ -260,7 +231,7 @@ class Nvml:
             ("nvlink_tx_bytes", (pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX, _ALL_LANES), 1024),
             ("nvlink_rx_bytes", (pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX, _ALL_LANES), 1024),
         ]
-        monitor = self._monitors.get(_address(handle))
+        monitor = self._monitors.get(address(handle))
         if self._pcie is PcieSource.COUNTERS and monitor is None:
             fields += [
                 ("pcie_tx_bytes", (pynvml.NVML_FI_DEV_PCIE_COUNT_TX_BYTES, 0), 1),
@@ -316,11 +287,7 @@ def _handle(index: int) -> Handle | None:
         return None
 
 
-def _address(handle: Handle) -> int | None:
-    return ctypes.cast(handle, ctypes.c_void_p).value
-
-
-def _sysfs_address(pci: Any) -> str | None:
+def _sysfsaddress(pci: Any) -> str | None:
     """NVML writes 00000000:17:00.0, sysfs 0000:17:00.0."""
     if pci is None:
         return None
@@ -400,7 +367,7 @@ def _lanes(handle: Handle) -> tuple[LaneFacts, ...]:
         lanes.append(
             LaneFacts(
                 remote=_LANE_ENDS.get(device, LaneEnd.UNKNOWN),
-                remote_bus_id=_sysfs_address(pci),
+                remote_bus_id=_sysfsaddress(pci),
             )
         )
     return tuple(lanes)

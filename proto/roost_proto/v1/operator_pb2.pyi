@@ -941,8 +941,9 @@ class Explanation(_message.Message):
     is_from_journal: _builtins.bool
     """All of this was read from the journal: roostd was started anew since, or the job ended long ago."""
     neighbour: _builtins.str
-    """What the neighbour that costs most was expected to cost when the job was placed; empty where
-    the score policy does not predict that, or no neighbour costs anything.
+    """What the neighbour that costs most was expected to cost when the job was placed, after memory
+    that processes of no job use on its GPUs; empty where the score policy does not predict that, or
+    no neighbour costs anything, and there is no such memory.
     """
     @_builtins.property
     def job(self) -> Global___Job: ...
@@ -1196,7 +1197,7 @@ class Candidate(_message.Message):
     def gpu_indices(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
     @_builtins.property
     def features(self) -> _containers.ScalarMap[_builtins.str, _builtins.float]:
-        """The policy's inputs by name; see docs/policy.md."""
+        """The policy's inputs by name; see docs/models.md."""
 
     def __init__(
         self,

@@ -13,6 +13,7 @@ from enum import StrEnum
 from roost_engine.domain.actions import Action, Place, ReleaseToSlurm
 from roost_engine.domain.events import (
     Event,
+    ForeignMemorySeen,
     GpuHealthChanged,
     JobChanged,
     JobEnded,
@@ -189,7 +190,7 @@ class HistoryBuilder:
             case NodeLost():
                 self._nodes.pop(event.name, None)
                 self._outside.append(event)
-            case TopologySeen() | GpuHealthChanged():
+            case TopologySeen() | GpuHealthChanged() | ForeignMemorySeen():
                 self._outside.append(event)
             case LoadsSeen():
                 self._load_count += len(event.names)

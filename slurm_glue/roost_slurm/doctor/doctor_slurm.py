@@ -12,6 +12,7 @@ from roost_slurm.site.config import HOOK_KEYS
 from roost_slurm.text import commands
 from roost_slurm.text.hostlist import expand
 from roost_slurm.text.scontrol import parse_nodes
+from roost_slurm.text.versions import UnknownVersion, parse_version, untried
 
 _TYPED = re.compile(r"gres/gpu:([A-Za-z][\w.-]*)")
 _INDEX = re.compile(r"[gs]\d+")
@@ -29,6 +30,17 @@ def settings(looked: Looked) -> Iterator[Finding]:
         yield Finding("slurm.conf", level, finding.problem, finding.cure)
     if not found:
         yield Finding("slurm.conf", Level.FINE, "has every key that Roost needs")
+
+
+def release(looked: Looked) -> Iterator[Finding]:
+    """The release of Slurm, where it is older or newer than those that Roost was tried on."""
+    try:
+        found = untried(parse_version(f"slurm {looked.config.get('SLURM_VERSION', '')}"))
+    except UnknownVersion:
+        return
+    if found:
+        cure = "keep to shadow mode; enforce one small partition first, and watch `roostctl report`"
+        yield Finding("release", Level.ADVICE, found, cure)
 
 
 def preemption(looked: Looked) -> Iterator[Finding]:
@@ -210,6 +222,7 @@ def certificates(looked: Looked) -> Iterator[Finding]:
 
 CONTROLLER: tuple[Check, ...] = (
     settings,
+    release,
     preemption,
     typed_limits,
     stranded_gpus,

@@ -82,6 +82,8 @@ TABLE: tuple[tuple[tuple[int, int], Traits], ...] = (
     ),
 )
 
+TRIED = ((22, 5), (24, 11), (26, 5))  # releases on which all tests on Slurm run, oldest first
+
 _VERSION = re.compile(r"\bslurm(?:-wlm)? (\d{2})\.(\d{2})(?:\.(\d+))?")
 
 
@@ -101,3 +103,13 @@ def traits_of(version: SlurmVersion) -> Traits:
     """Return how a release behaves; one older than the table's first counts as the first."""
     rows = [traits for since, traits in TABLE if since <= (version.year, version.month)]
     return rows[-1] if rows else TABLE[0][1]
+
+
+def untried(version: SlurmVersion) -> str:
+    """Return in what way a release is beyond those that were tried; empty: it is not."""
+    release = version.year, version.month
+    if TRIED[0] <= release <= TRIED[-1]:
+        return ""
+    side, bound = ("older", TRIED[0]) if release < TRIED[0] else ("newer", TRIED[-1])
+    bound_text = "{:02d}.{:02d}".format(*bound)
+    return f"Slurm {version} is {side} than {bound_text}, and Roost was not tried on it"

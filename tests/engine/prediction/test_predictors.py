@@ -70,6 +70,30 @@ def test_a_job_that_leaves_without_a_placement_is_not_counted_as_running() -> No
     assert [job_id for job_id, _ in known.state().history.running] == ["2"]
 
 
+def test_a_stopped_job_does_not_grow_older_until_it_runs_again() -> None:
+    known = predictors()
+    known.wait_ended(outcome(bert(), RACK, 0.0))
+    stopped = bert()
+    stopped.earlier_run_s, stopped.work_s = 1_000.0, 400.0
+    known.wait_began(stopped, 1_000.0)
+    assert known.history.running_ages_s(1000, 50_000.0) == [400.0]
+    known.wait_ended(outcome(stopped, NODE, 60_000.0))
+    assert known.history.running_ages_s(1000, 60_100.0) == [500.0]
+
+
+def test_a_job_that_never_ran_is_not_counted_while_it_waits() -> None:
+    known = predictors()
+    known.wait_began(bert(), 5.0)
+    assert known.state().history.running == ()
+
+
+def test_a_question_about_a_waiting_job_notes_nothing() -> None:
+    known = predictors()
+    known.wait_ended(outcome(bert(), NODE, 0.0))
+    known.run_times(bert(), 100.0)
+    assert running_speed_frac(known) == 1.0
+
+
 def test_a_run_counts_by_its_reported_speed() -> None:
     known = predictors()
     known.wait_ended(outcome(bert(), NODE, 0.0))

@@ -6,7 +6,13 @@ from dataclasses import replace
 import pytest
 from tests.engine.conftest import HarnessFactory
 
-from roost_engine.domain.events import JobQueued, JobWithdrawn, NodeLost, NodeSeen
+from roost_engine.domain.events import (
+    ForeignMemorySeen,
+    JobQueued,
+    JobWithdrawn,
+    NodeLost,
+    NodeSeen,
+)
 from roost_engine.domain.model import JobId, JobSpec, NodeName, NodeSpec
 from roost_engine.engine import EngineConfig, Passing
 from roost_engine.job_record import JobState
@@ -73,6 +79,22 @@ def test_a_job_on_two_nodes_migrates_to_one_when_it_fits_there(make: HarnessFact
     assert harness.gpus("9") == tuple(f"a:{gpu}" for gpu in range(8))
     harness.start()
     assert (harness.state("9"), holds(harness, "9")) == (RUNNING, {"a": 8})
+
+
+def test_no_job_migrates_to_gpus_whose_memory_processes_of_no_job_use(
+    make: HarnessFactory,
+) -> None:
+    harness = make()
+    spread(harness)
+    gpu = next(iter(set(range(8)) - set(harness.placement("9").gpu_indices)))
+    for name in ("a", "b"):
+        harness.feed(
+            ForeignMemorySeen(
+                at_s=harness.now_s, name=NodeName(name), gpu_index=gpu, used_bytes=1 << 34
+            )
+        )
+    assert preempted(harness.end("1")) == {}
+    harness.engine.check_invariants()
 
 
 def test_the_new_gpus_are_held_for_the_job(make: HarnessFactory) -> None:

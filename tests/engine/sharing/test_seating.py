@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from roost_engine.domain.events import (
+    ForeignMemorySeen,
     GpuHealthChanged,
     JobsStopped,
     JobStarted,
@@ -214,6 +215,16 @@ def test_no_seat_on_a_broken_gpu_nor_where_slurm_has_none() -> None:
     plain.feed(NodeSeen(at_s=0.0, node=node("n1", 2)))
     plain.run(asks("1"), asks("2"), asks("3"))
     assert plain.state("3") is JobState.WAITING
+
+
+def test_no_seat_on_a_gpu_whose_memory_processes_of_no_job_use() -> None:
+    site = harness()
+    site.run(asks("1"), asks("2"))
+    for gpu in range(2):
+        seen = ForeignMemorySeen(at_s=0.0, name=NodeName("n1"), gpu_index=gpu, used_bytes=20 << 30)
+        site.feed(seen)
+    site.run(asks("3"))
+    assert site.state("3") is JobState.WAITING
 
 
 def test_a_gpu_that_falls_off_under_two_jobs_takes_no_third() -> None:

@@ -186,18 +186,6 @@ async def test_an_old_driver_without_newer_functions_is_read_all_the_same(
     assert load.xids == ()
 
 
-async def test_xid_events_arrive_once(
-    fake_node: FakeNodeFactory, nvml_process: ProcessFactory
-) -> None:
-    node, process = fake_node("bridges4"), nvml_process()
-    await process.load()
-    node.driver.raise_xid(2, 79)
-    node.driver.raise_xid(0, 31)
-
-    assert (await process.load()).xids == ((2, 79), (0, 31))
-    assert (await process.load()).xids == ()
-
-
 async def test_a_gpu_lost_between_two_readings_leaves_the_others_readable(
     fake_node: FakeNodeFactory, nvml_process: ProcessFactory
 ) -> None:

@@ -88,6 +88,9 @@ class SlowPredictors:
         self._predictors, self._clock = predictors, clock
         self.name = name_of(predictors)
 
+    def wait_began(self, job: JobRecord, at_s: float) -> None:
+        self._predictors.wait_began(job, at_s)
+
     def wait_ended(self, outcome: WaitEnded) -> None:
         self._predictors.wait_ended(outcome)
         self._clock.check()

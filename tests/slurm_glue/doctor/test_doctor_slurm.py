@@ -27,6 +27,19 @@ def test_missing_keys_are_a_problem_only_where_jobs_are_held(
     assert found_fine.level is Level.FINE
 
 
+@pytest.mark.parametrize(
+    ("version", "told"),
+    [("20.11.9", "older"), ("25.05.3", None), ("26.05.5", None), ("27.05.0-rc1", "newer")],
+)
+def test_a_release_that_roost_was_not_tried_on_is_named(
+    machine: FakeMachine, version: str, told: str | None
+) -> None:
+    found = [*doctor_slurm.release(machine.looked(f"SLURM_VERSION = {version}\n"))]
+    assert [one.level for one in found] == ([Level.ADVICE] if told else [])
+    assert all(str(told) in one.text and one.cure for one in found)
+    assert [*doctor_slurm.release(machine.looked("ClusterName = c\n"))] == []
+
+
 def test_slurms_preemption_is_named(machine: FakeMachine) -> None:
     assert [*doctor_slurm.preemption(machine.looked("PreemptType = preempt/none\n"))] == []
     for version, level in (("22.05.8", Level.ADVICE), ("24.11.5", Level.FINE)):

@@ -9,6 +9,7 @@ from roost_slurm.text.versions import (
     UnknownVersion,
     parse_version,
     traits_of,
+    untried,
 )
 
 
@@ -43,3 +44,15 @@ def test_table_agrees_with_what_was_recorded(release: str) -> None:
     plain, exclusive = (jobs[numbers(release)[name]] for name in ("gpus", "exclusive"))
     assert prefix_of(dict(plain.tres)["TresPerJob"]) == traits.gres_prefix
     assert (plain.over_subscribe != exclusive.over_subscribe) is traits.shows_exclusive
+
+
+@pytest.mark.parametrize("release", [(22, 5, 8), (23, 11), (25, 5, 3), (26, 5, 9)])
+def test_a_release_between_those_that_were_tried_is_taken_as_it_is(
+    release: tuple[int, ...],
+) -> None:
+    assert untried(SlurmVersion(*release)) == ""
+
+
+def test_a_release_beyond_those_that_were_tried_is_told() -> None:
+    assert untried(SlurmVersion(20, 11, 9)).startswith("Slurm 20.11.9 is older than 22.05")
+    assert untried(SlurmVersion(26, 11, 0)).startswith("Slurm 26.11.0 is newer than 26.05")

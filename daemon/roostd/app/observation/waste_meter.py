@@ -4,9 +4,13 @@ Every running job and every node is looked at once a minute, a part of them in e
 seen then counts for the time since it was last looked at, three minutes at most: a daemon that was
 stopped or suspended meanwhile has not seen that time. The sums are stored in the state folder,
 every five minutes and when the daemon stops.
+
+The engine is told of GPUs of whose memory processes of no job use much, to give them out last. It
+is told sooner than such memory is a finding, because the next job may fail for want of it.
 """
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
@@ -15,6 +19,7 @@ import structlog
 from prometheus_client import Counter
 
 from roost_engine.domain.errors import UnknownJob
+from roost_engine.domain.events import Event, ForeignMemorySeen
 from roost_engine.domain.model import JobId, NodeName, NodeShare
 from roost_engine.job_record import JobRecord
 from roostd.app.observation.neighbour_losses import lost_frac
@@ -39,6 +44,7 @@ IDLE_SM_FRAC = 0.05  # below: the GPU is idle
 # So long at every poll. A process outlives its job by seconds, by minutes where it cannot be killed
 # (UnkillableStepTimeout) or an epilog tests the GPU.
 LASTS_AFTER_S = 300.0
+AVOIDED_AFTER_S = 45.0  # most processes that outlive their job are gone; polls are a minute apart
 LEAST_MEMORY_BYTES = 1 << 30  # with less, no job starts on a node
 _LONGEST_S = 180.0
 _STORE_EVERY_S = 300.0
@@ -89,10 +95,13 @@ class WasteMeter:
         state: has the engine, the clock, the probes' newest reports, and the tally to add to.
         path: where the sums are stored.
         counter: the metric, by kind.
+        emit: puts an event on the engine's queue.
     """
 
-    def __init__(self, state: DaemonState, path: Path, counter: Counter) -> None:
-        self._state, self._path, self._counter = state, path, counter
+    def __init__(
+        self, state: DaemonState, path: Path, counter: Counter, emit: Callable[[Event], None]
+    ) -> None:
+        self._state, self._path, self._counter, self._emit = state, path, counter, emit
         self._seen: dict[_Item, _Seen] = {}
         self._round: deque[_Item] = deque()
         self._holders: dict[tuple[NodeName, int], list[JobId]] = {}  # when the round began
@@ -221,6 +230,9 @@ class WasteMeter:
             found = foreign_memory(report, holders, self._state.job_ids)
         for index, memory in enumerate(found):
             gpu = (name, index)
+            if memory is not None or not holders[index] or report is None:
+                lasting_s = seen.at_s - seen.since_s.get(gpu, seen.at_s)
+                self._tell_engine(gpu, memory, report, lasting_s >= AVOIDED_AFTER_S)
             counted_s = seen.lasting_s(gpu, memory is not None)
             self._add(None, "foreign", counted_s)
             if memory is None:
@@ -230,6 +242,34 @@ class WasteMeter:
                 foreign[gpu] = Foreign(memory, held_by, seen.since_s[gpu])
         if report is not None:
             report.has_foreign_memory = any((name, gpu) in foreign for gpu in range(gpu_count))
+
+    def _tell_engine(
+        self,
+        gpu: tuple[NodeName, int],
+        memory: ForeignMemory | None,
+        report: NodeReport | None,
+        has_lasted: bool,
+    ) -> None:
+        """Tell the engine whether to give a GPU out last, if it does not know.
+
+        Args:
+            gpu: its node and index.
+            memory: what processes of no job use of it.
+            report: of the node.
+            has_lasted: whether they have done so for AVOIDED_AFTER_S.
+        """
+        (name, index), cluster, used_bytes = gpu, self._state.engine.cluster, 0
+        is_known = (cluster.index_of[name], index) in cluster.foreign.used_bytes
+        if memory is not None and report is not None and (has_lasted or is_known):
+            limit_frac = self._state.config.placement.foreign_memory_frac
+            has_bytes = report.hello.gpus[index].memory_bytes
+            if limit_frac < 1.0 and memory.used_bytes > limit_frac * has_bytes:
+                used_bytes = memory.used_bytes
+        if is_known != (used_bytes > 0):
+            at_s = self._state.clock.now_s()
+            self._emit(
+                ForeignMemorySeen(at_s=at_s, name=name, gpu_index=index, used_bytes=used_bytes)
+            )
 
     def _jobs_on(self, gpu: tuple[NodeName, int]) -> list[JobId] | None:
         """Return the jobs that hold a GPU; None: it is not known whose processes belong there.

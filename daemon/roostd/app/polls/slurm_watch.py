@@ -13,7 +13,7 @@ from roost_engine.domain.errors import SlurmError
 from roost_engine.domain.events import Event, NodeLost, QuotasSeen, SharesSeen
 from roost_engine.domain.model import JobId, NodeName
 from roost_slurm.text.assoc_mgr import AssocMgr
-from roost_slurm.text.versions import UnknownVersion, traits_of
+from roost_slurm.text.versions import UnknownVersion, traits_of, untried
 from roostd.app.decision.earlier_waits import since_submission
 from roostd.app.polls import snapshot_reading
 from roostd.app.polls.awaited_changes import AwaitedChanges
@@ -363,7 +363,11 @@ class SlurmWatch:
     async def _identify_slurm(self) -> None:
         """Ask Slurm for its release and settings; after an outage they may have changed."""
         version, settings = await self._slurm.version(), await self._slurm.settings()
-        self._state.slurm_version, self._state.cluster = str(version), settings.cluster_name
+        known, self._state.slurm_version = self._state.slurm_version, str(version)
+        if known != str(version) and (beyond := untried(version)):
+            cure = "keep to shadow mode, or enforce one small partition first"
+            _log.warning("slurm_release_untried", release=beyond, cure=cure)
+        self._state.cluster = settings.cluster_name
         self._state.can_pin_again = traits_of(version).can_untype
         self._reads_for = settings_of_reads(self._state.config)
         self._reader = job_reader(self._state, traits_of(version), settings.accounts_memory)

@@ -10,6 +10,8 @@ from tests.daemon.rpc.probes import floats, hello, sample
 from tests.daemon.rpc.served import ManualClock
 
 from roost_engine.domain.events import (
+    Event,
+    ForeignMemorySeen,
     JobEnded,
     JobQueued,
     JobStarted,
@@ -46,13 +48,18 @@ class Site:
             version="1", clock=self.clock, config=Config(), engine=engine, board=self.board
         )
         self.metrics = Metrics(CollectorRegistry())
-        self.meter = WasteMeter(self.state, path, self.metrics.wasted)
+        self.told: list[Event] = []
+        self.meter = WasteMeter(self.state, path, self.metrics.wasted, self.tell)
         engine.step(NodeSeen(at_s=0.0, node=node("a", gpu_count=4, cpu_count=cpu_count)))
         said = read_hello(hello("a", lanes={(0, 1): 4, (2, 3): 4}))
         self.report = self.board.apply_hello(said, self)
         engine.step(
             TopologySeen(at_s=0.0, name=NodeName("a"), links=said.links, gpu_uuids=said.gpu_uuids)
         )
+
+    def tell(self, event: Event) -> None:
+        self.told.append(event)
+        self.state.engine.step(event)
 
     def run(self, *gpus: int, job_id: JobId = TRAINER, user_id: int = ANN, on: str = "a") -> None:
         at_s, engine = self.clock.at_s, self.state.engine
@@ -183,6 +190,60 @@ def test_memory_that_no_job_holds_counts_after_five_minutes_and_from_the_first(s
     assert (found[1].memory.used_bytes, found[1].held_by) == (5 << 30, None)
     assert found[1].since_s <= 120.0
     assert site.report.has_foreign_memory
+
+
+def avoided(site: Site) -> set[int]:
+    """Return the GPUs of the node that the engine gives out last."""
+    return {gpu for _, gpu in site.state.engine.cluster.foreign.used_bytes}
+
+
+def test_the_engine_is_told_within_two_minutes_and_once(site: Site) -> None:
+    site.pass_time(44, *IDLE, memory=(0, 0, 0, 40))
+    assert avoided(site) == set()
+    site.pass_time(80, *IDLE, memory=(0, 0, 0, 40))
+    assert avoided(site) == {3}
+    (event,) = site.told
+    assert event == ForeignMemorySeen(
+        at_s=event.at_s, name=NodeName("a"), gpu_index=3, used_bytes=40 << 30
+    )
+    site.pass_time(61, *IDLE, memory=(0, 0, 0, 0))
+    assert avoided(site) == set()
+    assert len(site.told) == 2
+
+
+def test_up_to_the_limit_the_engine_is_not_told(tmp_path: Path) -> None:
+    for limit_frac, told in ((0.5, {3}), (1.0, set())):
+        site = Site(tmp_path / "waste.json")
+        site.state.config = Config.model_validate(
+            {"placement": {"foreign_memory_frac": limit_frac}}
+        )
+        site.pass_time(400, *IDLE, memory=(0, 0, 40, 79))  # of 80 GiB each
+        assert avoided(site) == told
+
+
+def test_a_gpu_that_a_job_got_all_the_same_is_avoided_again_after_it(site: Site) -> None:
+    site.pass_time(200, *IDLE, memory=(0, 0, 0, 40))
+    site.run(3)
+    site.pass_time(200, *IDLE, memory=(0, 0, 0, 70))
+    assert avoided(site) == {3}
+    site.state.engine.step(JobEnded(at_s=site.clock.at_s, job_id=TRAINER))
+    site.pass_time(61, *IDLE, memory=(0, 0, 0, 40))
+    assert (avoided(site), len(site.told)) == ({3}, 1)
+
+
+def test_a_fresh_engine_is_told_again(site: Site) -> None:
+    site.pass_time(200, *IDLE, memory=(0, 0, 0, 40))
+    site.state.engine = Engine(EngineConfig(), Policies())
+    site.state.engine.step(NodeSeen(at_s=site.clock.at_s, node=node("a", gpu_count=4)))
+    assert avoided(site) == set()
+    site.pass_time(61, *IDLE, memory=(0, 0, 0, 40))
+    assert avoided(site) == {3}
+
+
+def test_of_a_silent_probe_or_a_drained_node_nothing_is_known(site: Site) -> None:
+    site.pass_time(200, *IDLE, memory=(0, 0, 0, 40))
+    site.pass_time(121)
+    assert avoided(site) == set()
 
 
 def test_memory_that_goes_with_its_job_is_no_finding(site: Site) -> None:

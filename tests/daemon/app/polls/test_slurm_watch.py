@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 from tests.daemon.app.watched_site import Site
 
 from roost_engine.domain.events import (
@@ -21,6 +22,7 @@ from roost_engine.domain.events import (
 from roost_engine.testing.builders import node
 from roost_slurm.text.assoc_mgr import Association, AssocMgr
 from roost_slurm.text.partitions import Partition
+from roost_slurm.text.versions import SlurmVersion
 from roostd.app.polls import snapshot_reading
 from roostd.config.config import Config, Mode
 from roostd.ops.clock import MonotonicClock
@@ -156,6 +158,19 @@ async def test_slurms_release_and_name_are_learned_at_the_first_answer(site: Sit
     assert site.state.slurm_fault
     await site.look()
     assert (site.state.slurm_version, site.state.cluster) == ("24.11.5", "stand-in")
+
+
+async def test_a_release_that_was_not_tried_is_told_once(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(site.slurm, "_version", SlurmVersion(27, 5))
+    with capture_logs() as logs:
+        await site.look()
+        site.slurm.inject("nodes", Fault.REFUSED)
+        await site.look()
+        await site.look()
+    told = [line for line in logs if line["event"] == "slurm_release_untried"]
+    assert ["27.05" in line["release"] for line in told] == [True]
 
 
 async def test_a_job_that_is_handed_over_is_released_and_forgotten_once_it_has_started(

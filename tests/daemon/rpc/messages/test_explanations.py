@@ -6,11 +6,12 @@ import pytest
 from tests.daemon.rpc.messages.told_jobs import NINE, ONE
 
 from roost_engine.domain.errors import UnknownJob
-from roost_engine.domain.events import JobQueued
+from roost_engine.domain.events import ForeignMemorySeen, JobQueued, NodeSeen
+from roost_engine.domain.model import NodeName
 from roost_engine.engine import Engine, EngineConfig
 from roost_engine.plugins.plugins import Policies
 from roost_engine.sharing.pairs import Pairs, SharingConfig
-from roost_engine.testing.builders import job
+from roost_engine.testing.builders import job, node
 from roostd.rpc.messages import explanations, jobs
 from roostd.slurm.comment import JobComment
 from roostd.state import DaemonState
@@ -49,6 +50,26 @@ def test_explain_says_that_a_job_counts_with_more_memory_than_it_states(
     )
     state.comments[ONE] = JobComment(shares_gpus=True, gpu_memory_bytes=18 << 30)
     assert not explanations.explanation(state, ONE).comment.problems
+
+
+def test_explain_names_memory_of_no_job_on_the_gpus_that_a_job_got(state: DaemonState) -> None:
+    state.engine = Engine(EngineConfig(), Policies())
+    name = NodeName("a")
+    for event in (
+        NodeSeen(at_s=100.0, node=node("a", gpu_count=2)),
+        ForeignMemorySeen(at_s=100.0, name=name, gpu_index=0, used_bytes=41 << 30),
+        JobQueued(at_s=100.0, job=job("1", gpus=1)),
+        JobQueued(at_s=100.0, job=job("9", gpus=1)),
+    ):
+        state.engine.step(event)
+    first, second = (explanations.explanation(state, each) for each in (ONE, NINE))
+    assert (list(first.candidates[0].gpu_indices), first.neighbour) == ([1], "")
+    (passed_over,) = first.exclusions
+    assert passed_over.node_count == 1
+    assert passed_over.reason.endswith("processes of no job use their memory")
+    assert second.neighbour == (
+        "processes of no job use 41 GiB of GPU 0 of a, and no other place was free"
+    )
 
 
 def test_every_candidate_but_the_chosen_one_tells_why_not(state: DaemonState) -> None:

@@ -1,4 +1,4 @@
-"""docs/policy.md against the code it describes."""
+"""docs/models.md against the code it describes."""
 
 import json
 import re
@@ -19,7 +19,7 @@ from roost_formats.models.score import BUILTIN_MODEL
 from roost_formats.models.signature import FLOAT32, KINDS, Signature, Tensor
 from roost_formats.testing.onnx_models import ModelParts, install_model
 
-PAGE = (Path(__file__).parents[3] / "docs" / "policy.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[3] / "docs" / "models.md").read_text(encoding="utf-8")
 ROWS = re.findall(r"^\| `(\w+)` \| (-?[\d.]+) \|", PAGE, re.MULTILINE)
 
 
