@@ -129,7 +129,7 @@ def ratios_to(baseline: str, paths: Iterable[Path]) -> str:
 
 def runs_mean(runs: Mapping[int, Summary], name: str) -> float:
     """The mean of a figure over seeds."""
-    return sum(run[name] for run in runs.values()) / len(runs)
+    return float(sum(run[name] for run in runs.values()) / len(runs))
 
 
 def mean_and_half(values: list[float]) -> str:
