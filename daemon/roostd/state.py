@@ -8,7 +8,7 @@ from roost_engine.domain.events import WaitSoFar
 from roost_engine.domain.model import JobId, NodeName, NodeShare
 from roost_engine.engine import Engine
 from roost_engine.forecast.forecast import Forecast
-from roost_engine.job_record import WAITS, JobRecord, KnownJob
+from roost_engine.job_record import JobRecord, KnownJob
 from roost_engine.policies.canary import Slot
 from roost_formats.journal.past_jobs import PastJob
 from roost_formats.journal.shadow import ShadowChoice
@@ -140,7 +140,7 @@ class DaemonState:
         journal_fault: empty while the journal is written.
         node_states: Slurm's state of each node, in full: "mixed+drain".
         untyped_nodes: the partitions of each node whose GPUs do not have types by index.
-        stranded_gpus: how many GPUs Slurm counts as used on nodes without a job.
+        stranded_gpus: how many GPUs of each node Slurm counts as used though no job has them.
         hidden_nodes: by partition, nodes that Slurm wakes for its jobs and shows nowhere.
         job_ids: the JobId of each of Slurm's numeric ids: the two differ for tasks of arrays.
         owners: of every job in Slurm's queue, and of ended jobs that the engine remembers.
@@ -255,15 +255,9 @@ class DaemonState:
             return ""
         more = f" and {len(names) - 3} more" if len(names) > 3 else ""
         return (
-            f"slurmctld counts GPUs as used where no job is: {count} of"
+            f"slurmctld counts GPUs as used that no job has: {count} of"
             f" {', '.join(names[:3])}{more}; cure: scontrol reconfigure"
         )
-
-    def held_nodes(self) -> frozenset[NodeName]:
-        """Return the nodes where jobs that have started hold GPUs, suspended jobs too."""
-        shares, known_jobs = self.engine.cluster.shares, self.engine.known_jobs()
-        jobs = [job_id for job_id, job in known_jobs if job.state not in WAITS]
-        return frozenset(share.node for job_id in jobs for share in shares(job_id))
 
     def untyped_partitions(self) -> frozenset[str]:
         """Return the enforced partitions with nodes on which no job can be pinned to its GPUs."""
