@@ -142,6 +142,7 @@ class DaemonState:
         untyped_nodes: the partitions of each node whose GPUs do not have types by index.
         stranded_gpus: how many GPUs of each node Slurm counts as used though no job has them.
         hidden_nodes: by partition, nodes that Slurm wakes for its jobs and shows nowhere.
+        cpu_sharing: partitions whose jobs Slurm may start on CPUs that other jobs have.
         job_ids: the JobId of each of Slurm's numeric ids: the two differ for tasks of arrays.
         owners: of every job in Slurm's queue, and of ended jobs that the engine remembers.
         unmanaged: jobs that ask for GPUs and that Roost does not place; also while they run.
@@ -204,6 +205,7 @@ class DaemonState:
     untyped_nodes: Mapping[NodeName, tuple[str, ...]] = field(default_factory=dict)
     stranded_gpus: Mapping[NodeName, int] = field(default_factory=dict)
     hidden_nodes: Mapping[str, frozenset[NodeName]] = field(default_factory=dict)
+    cpu_sharing: frozenset[str] = frozenset()
     job_ids: dict[int, JobId] = field(default_factory=dict)
     owners: dict[JobId, Owner] = field(default_factory=dict)
     unmanaged: dict[JobId, UnmanagedJob] = field(default_factory=dict)
@@ -265,8 +267,9 @@ class DaemonState:
         return frozenset(filter(self.is_enforced, named))
 
     def partly_given_out(self) -> frozenset[str]:
-        """Return the partitions on some nodes of which Roost places no job, and Slurm does."""
-        return self.untyped_partitions().union(self.config.listed_nodes(), self.hidden_nodes)
+        """Return the partitions where Slurm has nodes or CPUs for jobs that Roost does not use."""
+        partly = self.config.listed_nodes(), self.hidden_nodes, self.cpu_sharing
+        return self.untyped_partitions().union(*partly)
 
     def is_enforced(self, partition: str) -> bool:
         """Return whether a partition's jobs start where Roost chooses."""

@@ -117,6 +117,9 @@ class SlurmPort(Protocol):
     async def nodes(self) -> tuple[SlurmNode, ...]:
         """Return every node that has GPUs."""
 
+    def forget_limits(self) -> None:
+        """Read the limits of waiting arrays again with the next queue: a user may change them."""
+
     async def queue(self) -> QueueSnapshot:
         """Return the queue, as of now or later; calls at the same time share one dump."""
 

@@ -186,6 +186,10 @@ class SlurmCli:
             if node.gpu_count and not node.is_future
         )
 
+    def forget_limits(self) -> None:
+        """See SlurmPort."""
+        self._details.age_limits()
+
     async def queue(self) -> QueueSnapshot:
         """See SlurmPort."""
         if self._next_dump is None:

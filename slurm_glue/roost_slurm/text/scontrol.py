@@ -40,7 +40,7 @@ _COMMENT = re.compile(r"\sComment=|\n")
 _REQUIRED = ("JobState", "NumNodes", "ReqNodeList", "ExcNodeList")
 _TRES = ("CpusPerTres", "MemPerTres", "TresPerTask", "TresPerSocket", "TresPerJob", "TresPerNode")
 _TOLD = ("Reason", "Priority", "AdminComment", "ArrayTaskThrottle", "Exclusive")
-_UNIQUE = (*_REQUIRED, *_TRES, *_TOLD)
+_UNIQUE = (*_REQUIRED, *_TRES, *_TOLD, "FedViableSiblings")
 _MIB = 1 << 20
 _LONGEST_NAME = 200
 # A node that carries one of these flags gets no new jobs. A node that is powered down does: Slurm
@@ -85,6 +85,8 @@ class JobDetail:
         has_tasks_per_gpu: of --ntasks-per-gpu.
         is_batch: of sbatch; otherwise of srun or salloc.
         is_exclusive: of --exclusive; None where the release does not tell it here.
+        is_exclusive_to_user: of --exclusive=user, as 26.05 shows it.
+        is_federated: whether it may start on another cluster of a federation instead.
         admin_comment: its words, up to where something else begins.
         name: as its user gave it; what is no text is "?", and the end may be missing.
         comment: of --comment, up to where something else begins; of LONGEST_COMMENT characters the
@@ -110,6 +112,8 @@ class JobDetail:
     has_tasks_per_gpu: bool = False
     is_batch: bool = True
     is_exclusive: bool | None = None
+    is_exclusive_to_user: bool = False
+    is_federated: bool = False
     admin_comment: str = ""
     name: str = ""
     comment: str | None = ""
@@ -208,6 +212,8 @@ def _parse_job(number: int, record: str) -> JobDetail | None:
             has_tasks_per_gpu=row.get("NtasksPerTRES", "0") != "0",
             is_batch=row.get("BatchFlag", "1") != "0",
             is_exclusive=row["Exclusive"] != "NO" if "Exclusive" in row else None,
+            is_exclusive_to_user=row.get("Exclusive") == "USER",
+            is_federated="," in row.get("FedViableSiblings", ""),
             admin_comment=_words_of("AdminComment", record),
             name=_name(record),
             comment=_cut(_words_of("Comment", record)) if counts["Comment"] <= 1 else None,

@@ -75,7 +75,7 @@ class SlurmWatch:
         self._operator_view = OperatorView(state)
         self._rereading = Rereading(self._operator_view, self._leased)
         self._schedule = PollSchedule()
-        self._awaited = AwaitedChanges(self._schedule)
+        self._awaited = AwaitedChanges(self._schedule, slurm.forget_limits)
         self._reading = asyncio.Lock()  # of a long queue in a thread
         self.spool = SpoolFollower(spool_folder, state, self._awaited)
         self._view = SlurmQueueView()
@@ -249,6 +249,7 @@ class SlurmWatch:
         # After the last question: where it fails, the next poll is the first.
         is_first, self._snapshot = not self._snapshot.at_epoch_s, snapshot
         self._state.hidden_nodes = self._nodes.hidden(rules, self._state.is_enforced)
+        self._state.cpu_sharing = rules.cpu_sharing
         if with_nodes:
             self._state.stranded_gpus = self._nodes.stranded(snapshot)
         self._note_priorities(rules, is_first)
