@@ -77,7 +77,8 @@ PINS = {
         (EngineSection, EngineConfig, {"hand_over_s", "forwards", *PINS}),
         (GateSection, DelayConfig, {"timers"}),
         (GateSection, TimerConfig, set()),
-        (OrderSection, LearnedOrderConfig, set()),
+        # Only simulations of an earlier stack trust predictions with less proof.
+        (OrderSection, LearnedOrderConfig, {"trust"}),
         # Which partitions: partitions.NAME.preemption.
         (PreemptionSection, NetworkPreemptionConfig, {"partitions"}),
     ],
