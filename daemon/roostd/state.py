@@ -8,7 +8,7 @@ from roost_engine.domain.events import WaitSoFar
 from roost_engine.domain.model import JobId, NodeName, NodeShare
 from roost_engine.engine import Engine
 from roost_engine.forecast.forecast import Forecast
-from roost_engine.job_record import WAITS, JobRecord, KnownJob
+from roost_engine.job_record import JobRecord, KnownJob
 from roost_engine.policies.canary import Slot
 from roost_formats.journal.past_jobs import PastJob
 from roost_formats.journal.shadow import ShadowChoice
@@ -140,8 +140,9 @@ class DaemonState:
         journal_fault: empty while the journal is written.
         node_states: Slurm's state of each node, in full: "mixed+drain".
         untyped_nodes: the partitions of each node whose GPUs do not have types by index.
-        stranded_gpus: how many GPUs Slurm counts as used on nodes without a job.
+        stranded_gpus: how many GPUs of each node Slurm counts as used though no job has them.
         hidden_nodes: by partition, nodes that Slurm wakes for its jobs and shows nowhere.
+        cpu_sharing: partitions whose jobs Slurm may start on CPUs that other jobs have.
         job_ids: the JobId of each of Slurm's numeric ids: the two differ for tasks of arrays.
         owners: of every job in Slurm's queue, and of ended jobs that the engine remembers.
         unmanaged: jobs that ask for GPUs and that Roost does not place; also while they run.
@@ -204,6 +205,7 @@ class DaemonState:
     untyped_nodes: Mapping[NodeName, tuple[str, ...]] = field(default_factory=dict)
     stranded_gpus: Mapping[NodeName, int] = field(default_factory=dict)
     hidden_nodes: Mapping[str, frozenset[NodeName]] = field(default_factory=dict)
+    cpu_sharing: frozenset[str] = frozenset()
     job_ids: dict[int, JobId] = field(default_factory=dict)
     owners: dict[JobId, Owner] = field(default_factory=dict)
     unmanaged: dict[JobId, UnmanagedJob] = field(default_factory=dict)
@@ -255,15 +257,9 @@ class DaemonState:
             return ""
         more = f" and {len(names) - 3} more" if len(names) > 3 else ""
         return (
-            f"slurmctld counts GPUs as used where no job is: {count} of"
+            f"slurmctld counts GPUs as used that no job has: {count} of"
             f" {', '.join(names[:3])}{more}; cure: scontrol reconfigure"
         )
-
-    def held_nodes(self) -> frozenset[NodeName]:
-        """Return the nodes where jobs that have started hold GPUs, suspended jobs too."""
-        shares, known_jobs = self.engine.cluster.shares, self.engine.known_jobs()
-        jobs = [job_id for job_id, job in known_jobs if job.state not in WAITS]
-        return frozenset(share.node for job_id in jobs for share in shares(job_id))
 
     def untyped_partitions(self) -> frozenset[str]:
         """Return the enforced partitions with nodes on which no job can be pinned to its GPUs."""
@@ -271,8 +267,9 @@ class DaemonState:
         return frozenset(filter(self.is_enforced, named))
 
     def partly_given_out(self) -> frozenset[str]:
-        """Return the partitions on some nodes of which Roost places no job, and Slurm does."""
-        return self.untyped_partitions().union(self.config.listed_nodes(), self.hidden_nodes)
+        """Return the partitions where Slurm has nodes or CPUs for jobs that Roost does not use."""
+        partly = self.config.listed_nodes(), self.hidden_nodes, self.cpu_sharing
+        return self.untyped_partitions().union(*partly)
 
     def is_enforced(self, partition: str) -> bool:
         """Return whether a partition's jobs start where Roost chooses."""

@@ -23,6 +23,12 @@ local function read_heartbeat()
     accounts = set_of(list("accounts")), qos = set_of(list("qos")), owner = list("owner"):gsub("^%x", " owner=%0")}
 end
 
+-- Wakes roostd.
+local function tell(beat, line)
+  local spool = beat and io.open(SPOOL, "a")
+  if spool then spool:write(line); spool:close() end
+end
+
 -- Takes the model out of a request and adds tokens. Returns whether the job asks for GPUs, and
 -- whether it names them by index; nil for a type of another kind too: then nothing is changed.
 -- With `bare` it adds no gputoken where 22.05 (`gres:gpu`) takes none back: a second seat needs none.
@@ -56,11 +62,11 @@ end
 
 local function may_hold(job, partition, beat)
   if beat.off[partition] or not (beat.on[partition] or beat.on["*"]) then return false end
-  -- Never held: jobs with a choice of partitions, in a reservation, exclusive (0; 2 and 3: to a
-  -- user or group), heterogeneous, immediate (srun -I), periodic (scrontab).
+  -- Never held: jobs with a choice of partitions, in a reservation, exclusive (0; from 2 on: to a
+  -- user, group or segment), heterogeneous, immediate (srun -I), periodic (scrontab).
+  local shared = job.shared or 1
   return not (partition:find(",") or (job.reservation or "") ~= ""
-    or job.shared == 0 or job.shared == 2 or job.shared == 3
-    or (job.het_job_offset or NO_VAL) ~= NO_VAL or job.immediate == 1 or job.cron_job == true)
+    or shared == 0 or (shared > 1 and shared < 65534) or (job.het_job_offset or NO_VAL) ~= NO_VAL or job.immediate == 1 or job.cron_job == true)
 end
 
 local function hold(job, beat)
@@ -79,14 +85,15 @@ local function submit(job, partitions, uid)
   local asks, typed = translate(job, models, job.features or "", shares)
   if not asks or typed or asked then return end
   if held then hold(job, beat) end
-  local spool = beat and io.open(SPOOL, "a")
-  if not spool then return end
   -- The partition is the user's text, unchecked so far: it must not forge another line.
-  spool:write(("submit %d %s\n"):format(uid, partition:gsub("[^%w_.,*+-]", "?"):sub(1, 200)))
-  spool:close()
+  tell(beat, ("submit %d %s\n"):format(uid, partition:gsub("[^%w_.,*+-]", "?"):sub(1, 200)))
 end
 
-local function modify(job, record) translate(job, set_of(MODELS), job.features or record.features or "") end
+local function modify(job, record)
+  translate(job, set_of(MODELS), job.features or record.features or "")
+  if job.admin_comment or (tonumber(job.begin_time) or 0) > 0 then return end  -- of Roost itself
+  if (record.admin_comment or ""):find("^roost:lease") then tell(read_heartbeat(), "change\n") end
+end
 
 local function attempt(handle, ...)
   local fine, fault = pcall(handle, ...)

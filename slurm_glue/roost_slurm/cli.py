@@ -30,8 +30,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = _parser().parse_args(arguments)
     if run := getattr(args, "run", None):
         return int(run(args))
-    if args.command == "unpin":
-        return _unpin(args)
     if args.command == "certs":
         return _certs(args)
     return _check(args) if args.command == "check" else _config(args)
@@ -39,6 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     from roost_slurm.doctor import doctor_command
+    from roost_slurm.guards import guards_command
     from roost_slurm.install import install_command
     from roost_slurm.migrate import migrate_command
 
@@ -55,13 +54,22 @@ def _parser() -> argparse.ArgumentParser:
         )
 
     _add_hook(command("hook", "run a hook; what Slurm's prologs and epilogs call", "prolog"))
-    _add_unpin(
-        command(
-            "unpin",
-            "while roostd is dead: let Slurm start waiting jobs that are pinned, anywhere",
-            "--runtime-folder /run/roost",
-        )
+    unpin = command(
+        "unpin",
+        "while roostd is dead: let Slurm start waiting jobs that are pinned, anywhere",
+        "--runtime-folder /run/roost",
     )
+    release = command(
+        "release",
+        "after roostd was stopped: give leased jobs their own begin times, without the wait",
+        "--runtime-folder /run/roost",
+    )
+    for one, add in (
+        (unpin, guards_command.add_unpin),
+        (release, guards_command.add_release),
+    ):
+        _add_runtime_folder(one)
+        add(one)
     _add_check(command("check", "look whether slurm.conf has what Roost needs", "--strict"))
     _add_certs(
         command(
@@ -95,15 +103,6 @@ def _add_hook(hook: argparse.ArgumentParser) -> None:
     hook.add_argument("name", choices=[*HookName], metavar="NAME", help=", ".join(HookName))
     _add_runtime_folder(hook)
     hook.add_argument("--mps", action="store_true", help="CUDA MPS for jobs that opt in to share")
-
-
-def _add_unpin(unpin: argparse.ArgumentParser) -> None:
-    _add_runtime_folder(unpin)
-    unpin.add_argument(
-        "--others",
-        action="store_true",
-        help="after a move: take back the pins that a roostd of another host or folder has left",
-    )
 
 
 def _add_check(check: argparse.ArgumentParser) -> None:
@@ -314,48 +313,6 @@ def _check(args: argparse.Namespace) -> int:
         print(finding)
     counts = [args.strict or f.level is site_check.Level.NEEDED for f in findings]
     return MISSING if any(counts) else 0
-
-
-def _unpin(args: argparse.Namespace) -> int:
-    import syslog
-
-    from roost_slurm.guards import orphaned_pins, seat_guards
-    from roost_slurm.text.versions import UnknownVersion
-
-    job_ids: list[str] = []
-    try:
-        if not args.others:
-            for what in seat_guards.guard_seats(args.runtime_folder):
-                syslog.syslog(syslog.LOG_WARNING, f"roost-slurm unpin: roostd is away, {what}")
-        for job_id in orphaned_pins.unpin_orphans(args.runtime_folder, is_of_others=args.others):
-            job_ids.append(job_id)
-            print(job_id)
-    except (OSError, subprocess.SubprocessError, UnknownVersion) as error:
-        why = _why_no_answer(error)
-        print(f"roost-slurm unpin: {why}", file=sys.stderr)
-        syslog.syslog(syslog.LOG_WARNING, f"roost-slurm unpin: {why}")
-        return BAD_INPUT
-    finally:
-        if job_ids:
-            why = "another roostd has left them" if args.others else "roostd is dead"
-            line = f"roost-slurm unpin: {why}, unpinned {' '.join(job_ids)}"
-            syslog.syslog(syslog.LOG_WARNING, line)
-    return 0
-
-
-def _why_no_answer(error: Exception) -> str:
-    """Return in one line why a command of Slurm failed, and the cure."""
-    from roost_slurm.command_run import CURE, DEADLINE_S
-
-    if isinstance(error, OSError):
-        return f"{error.filename}: {error.strerror}" if error.filename else type(error).__name__
-    if isinstance(error, subprocess.TimeoutExpired):
-        return f"{error.cmd[0]}: no answer in {DEADLINE_S:g} s; {CURE}"
-    if isinstance(error, subprocess.CalledProcessError):
-        # scontrol names first each place where it looked.
-        said = str(error.stderr or "").strip().splitlines() or [f"exit code {error.returncode}"]
-        return f"{error.cmd[0]}: {said[-1]}; {CURE}"
-    return str(error)
 
 
 def _shown_config() -> str:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
@@ -9,10 +10,15 @@ import pytest
 from click.testing import CliRunner, Result
 from prometheus_client import CollectorRegistry
 
-from roost_engine.domain.events import Event
+from roost_engine.domain.events import Event, ForeignMemorySeen
+from roost_engine.domain.model import NodeName
+from roost_engine.domain.topology import Level, Link, LinkMatrix
 from roost_engine.engine import Engine, EngineConfig
 from roost_engine.gate.delay import DelayGate
+from roost_engine.placement.wide_search import WideSearch
+from roost_engine.plugins.plugins import Policies
 from roost_engine.testing.builders import EngineHarness, bridges, delay_policies, job, node
+from roost_formats.models.score import load_score_policy
 from roost_proto.v1 import telemetry_pb2
 from roostctl.main import cli
 from roostctl.testing import build_topology
@@ -101,6 +107,38 @@ async def test_explain_tells_what_was_chosen_and_why_others_lost(ask: Ask) -> No
     text = (await ask("explain", "1", "--features")).stdout
     assert "400 of the 400 points possible (100%)" in text
     assert "link_best_frac" in text
+
+
+async def test_explain_names_the_costliest_neighbour_and_how_sure_that_is(
+    state: DaemonState, ask: Ask
+) -> None:
+    score, fault = load_score_policy("neighbours")
+    assert fault is None
+    pcie = LinkMatrix.uniform(8, Link(Level.SYSTEM))
+    policies = Policies(score=score, candidates=WideSearch())
+    harness = EngineHarness([node("gpu1")], pcie, policies=policies)
+    state.engine = harness.engine
+    harness.run(job("1", gpus=4, required=["gpu1"]))
+    harness.run(job("2", gpus=2, required=["gpu1"]))
+    harness.run(job("3", gpus=2, required=["gpu1"]))
+    text = " ".join((await ask("explain", "3")).stdout.split())
+    said = r"Neighbour job 1 is expected to cost \d+ % of the speed \(\d+ % sure that it is more"
+    assert re.search(said, text), text
+    first = json.loads((await ask("explain", "1", "--json")).stdout)
+    assert first["neighbour"] is None
+
+
+async def test_explain_names_memory_of_no_job_where_nothing_else_was_free(
+    state: DaemonState, ask: Ask
+) -> None:
+    harness = EngineHarness([node("gpu1", 2)], bridges(2))
+    state.engine = harness.engine
+    seen = ForeignMemorySeen(at_s=0.0, name=NodeName("gpu1"), gpu_index=0, used_bytes=41 << 30)
+    harness.feed(seen)
+    harness.run(job("1"), job("2"))
+    first, second = [" ".join((await ask("explain", each)).stdout.split()) for each in "12"]
+    assert "1 node part of its GPUs passed over: processes of no job use their memory" in first
+    assert "Neighbour processes of no job use 41 GiB of GPU 0 of gpu1, and no other" in second
 
 
 async def test_explain_tells_what_a_job_waits_for(ask: Ask) -> None:

@@ -80,20 +80,11 @@ def test_a_daemon_that_has_not_asked_slurm_yet_says_so() -> None:
     assert state_with_a_node().slurm_fault == "Slurm was not asked yet"
 
 
-def test_a_node_is_held_by_jobs_that_have_started_and_not_by_those_about_to() -> None:
-    state = state_with_a_node()
-    state.engine.step(JobQueued(at_s=0.0, job=job(ONE, gpus=1)))
-    assert state.engine.cluster.shares(ONE)
-    assert state.held_nodes() == frozenset()
-    state.engine.step(JobStarted(at_s=1.0, job_id=ONE, shares=(share("n1", 0),)))
-    assert state.held_nodes() == {"n1"}
-
-
 def test_stranded_gpus_are_a_fault_with_its_cure() -> None:
     state = state_with_a_node()
     assert state.stranded_fault() == ""
     state.stranded_gpus = {NodeName(f"n{number}"): 2 for number in range(5)}
     assert state.stranded_fault() == (
-        "slurmctld counts GPUs as used where no job is: 10 of n0, n1, n2 and 2 more;"
+        "slurmctld counts GPUs as used that no job has: 10 of n0, n1, n2 and 2 more;"
         " cure: scontrol reconfigure"
     )

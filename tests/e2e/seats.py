@@ -15,7 +15,7 @@ from roost_slurm.text.squeue import SlurmJobState
 from roost_slurm.text.stamp import Stamp, parse_stamp
 
 OVER = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL")
-_PATIENCE_S = 60.0
+_PATIENCE_S = 120.0  # at load 30 a requeued job has taken a minute to run again
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +72,20 @@ def run(stack: Stack, *options: str, command: str = "sleep 300") -> str:
 def wait_running(stack: Stack, *job_ids: str) -> None:
     wait_for(lambda: all(job_states(stack.slurm).get(one) == "RUNNING" for one in job_ids))
     wait_for(lambda: set(job_ids) <= holding(stack).keys())
+
+
+def wait_rerunning(stack: Stack, job_id: str) -> None:
+    """Wait until a job that was requeued runs again, by what stays of that: its restarts.
+
+    Between the two it holds nothing, for two seconds only: on a busy machine no poll may see that.
+    """
+
+    def runs_again() -> bool:
+        (job,) = parse_jobs(shown := stack.slurm.show_job(job_id)).values()
+        has_gpus = any(one.gpu_indices for one in job.allocated)
+        return "Restarts=1 " in shown and job.state is SlurmJobState.RUNNING and has_gpus
+
+    wait_for(runs_again)
 
 
 def is_accepted(stack: Stack, *options: str) -> bool:

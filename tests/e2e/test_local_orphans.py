@@ -25,6 +25,8 @@ from roost_engine.domain.model import JobId
 from roost_slurm.hooks import heartbeat
 from roost_slurm.hooks.heartbeat import Heartbeat
 from roost_slurm.testing.local_slurm import LocalSlurm
+from roost_slurm.text import commands
+from roost_slurm.text.squeue import SlurmJobState, parse_queue
 
 pytestmark = pytest.mark.slurm
 
@@ -50,6 +52,10 @@ def run_as_the_timer_does(slurm: LocalSlurm, folder: Path) -> list[str]:
     """Run the command of the unit; returns the jobs that it has unpinned."""
     program, *arguments = shlex.split(unit("roost-unpin.service")["Service"]["ExecStart"])
     assert program == "/usr/bin/roost-slurm"
+    return run_roost_slurm(slurm, folder, *arguments)
+
+
+def run_roost_slurm(slurm: LocalSlurm, folder: Path, *arguments: str) -> list[str]:
     argv = [sys.executable, "-m", "roost_slurm.cli", *arguments, "--runtime-folder", str(folder)]
     env = {**os.environ, "SLURM_CONF": str(slurm.folder.slurm_conf)}
     done = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=60, check=True)
@@ -91,6 +97,23 @@ async def test_a_pin_of_a_roostd_that_lives_is_left_alone(
     heartbeat.write(tmp_path / "heartbeat", Heartbeat(at_epoch_s=int(time.time()), lease_s=60))
     assert run_as_the_timer_does(slurm, tmp_path) == []
     assert slurm.state(job_id) == "PENDING"
+
+
+def test_leases_of_a_roostd_that_was_stopped_end_and_a_users_begin_stays(
+    slurm: LocalSlurm, tmp_path: Path
+) -> None:
+    begin_s = int(time.time()) + 7_200
+    leased, later = slurm.submit("--gres=gpu:1"), slurm.submit("--gres=gpu:1")  # leased by the plan
+    two_hours = ("StartTime=now+7200", f"AdminComment=roost:lease begin={begin_s}")
+    slurm.run("scontrol", "update", f"jobid={later}", *two_hours)
+    assert slurm.state(leased) == "PENDING"
+
+    assert set(run_roost_slurm(slurm, tmp_path, "release")) == {leased, later}
+    slurm.wait_for_state(leased, "RUNNING")
+    (job,) = parse_queue(slurm.run(*commands.queue(), "-j", later)).jobs
+    assert job.state is SlurmJobState.PENDING
+    assert job.start_epoch_s == pytest.approx(begin_s, abs=60)
+    assert run_roost_slurm(slurm, tmp_path, "release") == []
 
 
 def test_the_timer_takes_a_pin_back_within_a_lease() -> None:

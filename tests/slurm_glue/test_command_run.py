@@ -79,6 +79,12 @@ def test_a_persons_settings_change_no_answer(monkeypatch: pytest.MonkeyPatch) ->
     assert "SLURM_CLUSTERS" not in plain_environment({"SLURM_CLUSTERS": "b"})
 
 
+def test_in_a_federation_each_command_shows_its_own_cluster_alone() -> None:
+    """With fed_display the jobs of another cluster would hold GPUs of nodes with the same name."""
+    told = run_command(("sh", "-c", "echo $SQUEUE_LOCAL $SCONTROL_LOCAL $SINFO_LOCAL"), 20.0)
+    assert told == "1 1 1\n"
+
+
 def test_a_command_that_hangs_is_ended() -> None:
     with pytest.raises(subprocess.TimeoutExpired):
         run_command(("sleep", "60"), 0.05)

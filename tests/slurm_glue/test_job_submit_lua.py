@@ -112,6 +112,7 @@ def test_a_lease_names_the_owner_of_the_heartbeat(runtime: Runtime) -> None:
         {"tres_per_node": "gres:gpu:2", "shared": 0},
         {"tres_per_node": "gres:gpu:2", "shared": 2},
         {"tres_per_node": "gres:gpu:2", "shared": 3},
+        {"tres_per_node": "gres:gpu:2", "shared": 4},  # --exclusive=topo
         {"tres_per_node": "gres:gpu:2", "het_job_offset": 0},
         {"tres_per_node": "gres:gpu:2", "het_job_offset": 1},
         {"tres_per_node": "gres:gpu:2", "immediate": 1},
@@ -312,6 +313,32 @@ def test_no_job_is_ever_refused(tmp_path_factory: pytest.TempPathFactory, job: J
     runtime = Runtime(tmp_path_factory.mktemp("run"))
     runtime.beat(models=("a100",))
     Slurmctld(runtime.script()).submit(job)  # asserts SUCCESS
+
+
+@pytest.mark.parametrize(
+    ("update", "comment", "lines"),
+    [
+        ({"priority": NO_VAL}, "roost:lease", ["change"]),  # scontrol release
+        ({"array_max": 4, "begin_time": 0}, "roost:lease owner=1f was=x:y", ["change"]),
+        ({"begin_time": 5}, "roost:lease", []),  # of roostd: a renewal, a pin
+        ({"admin_comment": "roost:lease roost:advice waits"}, "roost:lease", []),
+        ({"priority": 0}, "roost:let-go", []),
+        ({"priority": 0}, None, []),
+    ],
+)
+def test_a_change_of_a_leased_job_wakes_roostd(
+    runtime: Runtime, slurmctld: Slurmctld, update: Job, comment: str | None, lines: list[str]
+) -> None:
+    record = {} if comment is None else {"admin_comment": comment}
+    slurmctld.modify(update, record)
+    assert (runtime.spool_lines() if runtime.spool_file.exists() else []) == lines
+    assert slurmctld.errors == []
+
+
+def test_a_change_wakes_no_roostd_that_is_away(runtime: Runtime, slurmctld: Slurmctld) -> None:
+    runtime.heartbeat_file.unlink()
+    slurmctld.modify({"priority": 0}, {"admin_comment": "roost:lease"})
+    assert not runtime.spool_file.exists()
 
 
 def test_modifying_a_job_passes(slurmctld: Slurmctld) -> None:

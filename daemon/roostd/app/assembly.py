@@ -35,7 +35,6 @@ from roostd.app.promotion.policy_shadow import PolicyShadow
 from roostd.config.config import Config
 from roostd.config.pair_file import read_shared_pairs
 from roostd.ops.clock import MonotonicClock
-from roostd.ops.collector import Collector
 from roostd.ops.folders import SPOOL_FOLDER
 from roostd.ops.heartbeat import HeartbeatWriter, owner_of
 from roostd.ops.metrics import Metrics
@@ -56,7 +55,6 @@ class Assembly:
         slurm: the cluster; Slurm's own commands when None.
         metrics: of all parts.
         heartbeat: tells job_submit.lua the modes.
-        collector: rests while an engine is given the jobs.
         beat_s: the decision loop beats so often.
         beat: called at each beat.
     """
@@ -67,11 +65,10 @@ class Assembly:
         slurm: SlurmPort | None,
         metrics: Metrics,
         heartbeat: HeartbeatWriter,
-        collector: Collector,
         beat_s: float,
         beat: Callable[[], None],
     ) -> None:
-        self._metrics, self._heartbeat, self._collector = metrics, heartbeat, collector
+        self._metrics, self._heartbeat = metrics, heartbeat
         limits = JournalLimits(config.journal.max_bytes, config.journal.max_age_s)
         speeds, pairs = read_speeds(config), read_shared_pairs(config)
         opener = JournalOpener(config.paths.state_dir, limits, version("roost"))
@@ -234,7 +231,6 @@ class Assembly:
 
     def replace_engine(self) -> None:
         """Replace the engine by a fresh one, which gets the world as Slurm shows it."""
-        self._collector.begin_engine()
         self.begin_engine()
         self.decisions.restart(self.watch.cluster_events())
 

@@ -93,7 +93,6 @@ class Daemon:
         self._slurm = slurm
         self.metrics = Metrics(registry or CollectorRegistry())
         self.stalls = StallWatch(self.metrics)
-        self._collector = Collector()
         self.started = asyncio.Event()
         self.page: MetricsServer | None = None
         self._stopping = asyncio.Event()
@@ -121,7 +120,6 @@ class Daemon:
                 self._slurm,
                 self.metrics,
                 self._heartbeat,
-                self._collector,
                 self._beat_s(),
                 self._beat,
             )
@@ -157,10 +155,10 @@ class Daemon:
             self.parts.recorder.close()
             await self.parts.recorder.run()
             raise
-        with self._collector:
-            await self._run_tasks()
+        with Collector(lambda: self.state.board.node_count) as collector:
+            await self._run_tasks(collector)
 
-    async def _run_tasks(self) -> None:
+    async def _run_tasks(self, collector: Collector) -> None:
         parts = self.parts
         async with asyncio.TaskGroup() as tasks:
             writer = tasks.create_task(parts.recorder.run())
@@ -181,7 +179,7 @@ class Daemon:
                     self._announce(),
                     self._upkeep(),
                     self.stalls.run(),
-                    self._collector.run(),
+                    collector.run(),
                     self._reload_when_asked(),
                 )
             ]

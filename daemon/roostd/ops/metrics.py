@@ -126,7 +126,9 @@ class Metrics:
         self.longest_stall_s = self._gauge(
             "loop_stall_longest_seconds", "The longest delay of the event loop since the start"
         )
-        self.queue_length = self._gauge("event_queue_length", "Events not given to the engine yet")
+        self.queue_length = self._gauge(
+            "event_queue_length", "Events not given to the engine yet, but for those of a reload"
+        )
 
     def _add_faults(self) -> None:
         """Add the present faults."""
@@ -136,7 +138,7 @@ class Metrics:
         )
         self.slurm_fault = self._gauge("slurm_fault", "1 while Slurm does not answer")
         self.stranded_gpus = self._gauge(
-            "stranded_gpus", "GPUs that slurmctld counts as used on nodes without a job"
+            "stranded_gpus", "GPUs that slurmctld counts as used though no job has them"
         )
         self.policy_fault = self._gauge(
             "policy_fault", "1 while no model is in service though one is wanted"

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from roost_engine.domain.model import JobId, NodeName, NodeShare
 from roost_slurm.text.scontrol import JobDetail
-from roost_slurm.text.squeue import QueuedJob
+from roost_slurm.text.squeue import QueuedJob, SlurmJobState
 from roost_slurm.text.stamp import parse_stamp
 from roostd.slurm.jobs import JobReader, Unmanaged
 from roostd.slurm.lives import Lives, life_of_holder
@@ -66,7 +66,7 @@ class HeldGpus:
         life = life_of_holder(job, self._before.lives.get(job_id))
         detail = self._details.get(job.number)
         shares = tuple(
-            share
+            replace(share, cpu_count=0) if job.state is SlurmJobState.SUSPENDED else share
             for share in (shares_of(detail) if detail is not None else ())
             if share.node in self._gpu_nodes
         )

@@ -200,6 +200,8 @@ class JobReader:
             return "is a part of a heterogeneous job"
         if detail is None:
             return "Slurm's record of it cannot be trusted: its name or comment imitates one"
+        if detail.is_federated:
+            return "may start on another cluster of the federation: Slurm takes no pin for it"
         if not spelled_requests(detail):
             return NOT_SPELLED
         if self._is_exclusive(job, detail):

@@ -66,7 +66,7 @@ class SlurmNode:
         reason: Slurm's Reason, for instance why it is drained; empty without one.
         socket_count: of its CPUs.
         is_typed: whether GPU i has the type gi: without it a pin makes Slurm hold the job.
-        stranded_gpu_count: GPUs that Slurm counts as used though no job has a CPU there.
+        used_gpus: indices of the GPUs that slurmctld counts as used.
     """
 
     spec: NodeSpec
@@ -76,7 +76,7 @@ class SlurmNode:
     memory_allocated_bytes: int
     socket_count: int = 1
     is_typed: bool = True
-    stranded_gpu_count: int = 0
+    used_gpus: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,6 +116,9 @@ class SlurmPort(Protocol):
 
     async def nodes(self) -> tuple[SlurmNode, ...]:
         """Return every node that has GPUs."""
+
+    def forget_limits(self) -> None:
+        """Read the limits of waiting arrays again with the next queue: a user may change them."""
 
     async def queue(self) -> QueueSnapshot:
         """Return the queue, as of now or later; calls at the same time share one dump."""

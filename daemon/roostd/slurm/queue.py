@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from math import inf
 
 from roost_engine.domain.errors import SlurmRefused
 from roost_engine.domain.model import JobId
@@ -194,6 +195,10 @@ class DetailCache:
                 self.known[number] = (keys[number], found[number])
             else:
                 self.known.pop(number, None)
+
+    def age_limits(self) -> None:
+        """Read the limits of waiting arrays again at the next poll."""
+        self._limits_read_s = -inf
 
     def check_unedited(self, details: Iterable[JobDetail]) -> None:
         """Check that what jobs say of sharing GPUs is what the last dump had: squeue lacks it.

@@ -23,6 +23,7 @@ from roostd.slurm.queue_view import (
 )
 from roostd.slurm.rules.held_back import HoldingBack, is_held_by_pin, is_pinned_comment
 from roostd.slurm.rules.opt_in import NodeKinds, kinds_of, starts_elsewhere
+from roostd.slurm.rules.shared_nodes import users_of_nodes
 
 LEFT_BY_LIMIT = "left to Slurm, which holds it back"
 HELD = "; it is held"  # ends the reason of a job that is left to Slurm, while it is
@@ -89,6 +90,7 @@ class _Reading:
         self._outside_kinds: dict[str, NodeKinds] = {}  # by partition
         self._may_reuse = not before.held_back.refusals and self._rules.binds_like(before.rules)
         self._arrays = ArrayLimits(snapshot)
+        self._users = users_of_nodes(snapshot.jobs, snapshot.details)
         self._waiting: dict[JobId, JobSpec] = {}
         self._blocked: dict[JobId, str] = {}
         self._unmanaged: dict[JobId, str] = {}
@@ -144,7 +146,7 @@ class _Reading:
             else:
                 self._waiting[job_id] = self._with_precedence(known, job)
             return
-        spec = self._reader.read(job, self._details.get(job.number), job_id)
+        spec = self._read(job, job_id)
         if isinstance(spec, Unmanaged):
             self._unmanaged[job_id] = self._why_unmanaged(job, job_id, spec)
             return
@@ -164,6 +166,11 @@ class _Reading:
             spec = replace(spec, excluded_nodes=tuple(sorted(excluded)))
         spec = self._with_steady_facts(spec)
         self._waiting[job_id] = self._with_precedence(spec, job)
+
+    def _read(self, job: QueuedJob, job_id: JobId) -> JobSpec | Unmanaged:
+        spec = self._reader.read(job, self._details.get(job.number), job_id)
+        why_left = None if isinstance(spec, Unmanaged) else self._rules.why_left(job)
+        return spec if why_left is None else Unmanaged(why_left)
 
     def _why_unmanaged(self, job: QueuedJob, job_id: JobId, read: Unmanaged) -> str:
         """Return why plain Slurm places a job: as before, where it was started during the poll.
@@ -213,8 +220,9 @@ class _Reading:
         key, rules, at_epoch_s = _bound_by(job), self._rules, self._at_epoch_s
         if key not in self._by_node:
             outside = self._site.outside.get(job.partition, frozenset())
+            others = (one for one, user_id in self._users.items() if user_id != job.user_id)
             self._by_node[key] = (
-                rules.closed_nodes(job, at_epoch_s) | outside,
+                rules.closed_nodes(job, at_epoch_s).union(outside, others),
                 rules.node_quotas(job, at_epoch_s),
                 rules.reserving(job, at_epoch_s),
             )
@@ -248,8 +256,10 @@ class _Reading:
         )
 
     def _starts_elsewhere(self, spec: JobSpec) -> bool:
-        """Return whether Slurm could start a job on nodes that Roost does not give out."""
+        """Return whether Slurm could start a job on nodes or CPUs that Roost does not give out."""
         rules, partition = self._rules, spec.partition
+        if partition in rules.cpu_sharing:
+            return True
         if partition not in self._outside_kinds:
             names = self._site.outside.get(partition, frozenset())
             nodes = (rules.nodes[name] for name in names if name in rules.nodes)

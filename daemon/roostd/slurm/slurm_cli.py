@@ -180,11 +180,15 @@ class SlurmCli:
                 memory_allocated_bytes=node.memory_allocated_bytes,
                 socket_count=node.socket_count,
                 is_typed=node.is_typed,
-                stranded_gpu_count=node.stranded_gpu_count,
+                used_gpus=node.used_gpus,
             )
             for node in shown
             if node.gpu_count and not node.is_future
         )
+
+    def forget_limits(self) -> None:
+        """See SlurmPort."""
+        self._details.age_limits()
 
     async def queue(self) -> QueueSnapshot:
         """See SlurmPort."""

@@ -27,13 +27,23 @@ from roostd.slurm.shared_gpus import is_holder
 
 def diff(before: SlurmQueueView, after: SlurmQueueView, at_s: float) -> tuple[Event, ...]:
     """Return the events between two views, in an order that never allocates a GPU twice."""
-    return (
-        *_opt_outs(before, after, at_s),  # first: each other event may seat a job beside them
-        *_ends(before, after, at_s),
-        *_withdrawals(before, after, at_s),
-        *_starts(before, after, at_s),
-        *_requests(before, after, at_s),
-    )
+    return tuple(_changes(before, after, at_s))
+
+
+def introduce(view: SlurmQueueView, at_s: float) -> Iterator[Event]:
+    """Yield the events that tell a fresh engine of a view, each as it is asked for.
+
+    There may be 20,000, which takes 20 to 40 ms.
+    """
+    return _changes(SlurmQueueView(), view, at_s)
+
+
+def _changes(before: SlurmQueueView, after: SlurmQueueView, at_s: float) -> Iterator[Event]:
+    yield from _opt_outs(before, after, at_s)  # first: each other event may seat a job beside them
+    yield from _ends(before, after, at_s)
+    yield from _withdrawals(before, after, at_s)
+    yield from _starts(before, after, at_s)
+    yield from _requests(before, after, at_s)
 
 
 def diff_nodes(

@@ -90,6 +90,11 @@ class ProbeBoard:
         """Yield the newest report of every node that ever had a probe."""
         return iter(self._reports.values())
 
+    @property
+    def node_count(self) -> int:
+        """The number of nodes that ever had a probe."""
+        return len(self._reports)
+
     def knows_nodes(self) -> bool:
         """Return whether Slurm has named a node yet."""
         return bool(self._named)

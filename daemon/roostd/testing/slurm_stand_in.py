@@ -189,6 +189,9 @@ class SlurmStandIn:
         """See SlurmPort."""
         return self.site_rules
 
+    def forget_limits(self) -> None:
+        """See SlurmPort."""
+
     async def ping(self) -> None:
         """See SlurmPort."""
         self._meet("ping", commands.ping())

@@ -1,8 +1,8 @@
 """The file by which job_submit.lua and the controller's hooks wake roostd.
 
-Each event is one short line, appended in one write: `submit <uid> <partition>`, `start <jobid>`,
-`end <jobid>`. A lost line costs a delay, never a job: roostd also polls. A submit line is written
-just before the job exists.
+Each event is one short line, appended in one write: `submit <uid> <partition>`, `change`, `start
+<jobid>`, `end <jobid>`. A lost line costs a delay, never a job: roostd also polls. A submit line is
+written just before the job exists.
 """
 
 import contextlib
@@ -17,6 +17,7 @@ MAX_LINE_BYTES = 256
 TRUNCATE_BYTES = 1 << 20  # roostd empties a longer file once it has read it
 REFUSE_BYTES = 4 << 20  # roostd does not read: writers stop before they fill the file system
 
+_CHANGE = "change"
 _SUBMIT = re.compile(r"submit (\d{1,10}) ([A-Za-z0-9_.,*+?-]{1,200})", re.ASCII)
 _START_OR_END = re.compile(r"(start|end) (\d{1,10}(?:_\d{1,10})?)", re.ASCII)
 
@@ -34,6 +35,11 @@ class Submitted:
 
 
 @dataclass(frozen=True, slots=True)
+class Changed:
+    """A user or an administrator is changing a leased job, or releases it."""
+
+
+@dataclass(frozen=True, slots=True)
 class Started:
     """A job got its nodes."""
 
@@ -47,7 +53,7 @@ class Ended:
     job_id: str
 
 
-SpoolEvent: TypeAlias = Submitted | Started | Ended
+SpoolEvent: TypeAlias = Submitted | Changed | Started | Ended
 
 
 def render(event: SpoolEvent) -> str:
@@ -55,6 +61,8 @@ def render(event: SpoolEvent) -> str:
     match event:
         case Submitted(user_id, partition):
             return f"submit {user_id} {partition}"
+        case Changed():
+            return _CHANGE
         case Started(job_id):
             return f"start {job_id}"
         case Ended(job_id):
@@ -69,6 +77,8 @@ def parse_line(line: str) -> SpoolEvent:
     """
     if len(line) > MAX_LINE_BYTES:
         raise SpoolError(f"line of {len(line)} characters; want at most {MAX_LINE_BYTES}")
+    if line == _CHANGE:
+        return Changed()
     if match := _SUBMIT.fullmatch(line):
         return Submitted(int(match[1]), match[2])
     if match := _START_OR_END.fullmatch(line):

@@ -23,6 +23,10 @@ ENVIRONMENT = {
     "LC_ALL": "C",
     "SLURM_TIME_FORMAT": "standard",
     "SLURM_BITSTR_LEN": "0",  # never shorten an array's task list
+    # Jobs and nodes of this cluster alone, where FederationParameters=fed_display shows all.
+    "SQUEUE_LOCAL": "1",
+    "SCONTROL_LOCAL": "1",
+    "SINFO_LOCAL": "1",
 }
 REQUEST_FIELDS = ("TresPerTask", "TresPerSocket", "TresPerJob", "TresPerNode")
 # Slurm's own highest: priority/basic gives jobs from 4294901760 on downwards.

@@ -6,13 +6,11 @@ job that was running opens the node to other jobs before that. slurmctld gives s
 others than those asked for, and counts GPUs as used after its end until it is reconfigured.
 """
 
-import re
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 
 from roost_slurm.text.tres import TresError, allocated_gpus
 
 UNREGISTERED = "unregistered"  # beside the words of Slurm in a node's state
-_SOME = re.compile(r"\(IDX:\d")
 
 
 def has_registered(row: Mapping[str, str]) -> bool:
@@ -25,21 +23,16 @@ def has_registered(row: Mapping[str, str]) -> bool:
     return row.get("SlurmdStartTime") != "None" or "gpu:" not in used or "(IDX:" in used
 
 
-def stranded_gpu_count(row: Mapping[str, str], flags: Collection[str]) -> int:
-    """Return how many GPUs slurmctld counts as used on a node where no job has a CPU.
-
-    A suspended job keeps its GPUs, and has no CPU: the caller knows whether there is one.
+def used_gpus(row: Mapping[str, str]) -> tuple[int, ...]:
+    """Return which GPUs of a node slurmctld counts as used.
 
     Args:
         row: the values of the node's line.
-        flags: of its state: {"IDLE", "DRAIN"}.
 
     Returns:
-        The number; 0 where the indices cannot be read: that is no reason to do without the node.
+        Their indices; empty where they cannot be read: that is no reason to do without the node.
     """
-    used = row.get("GresUsed", "")
-    is_idle = row.get("CPUAlloc") == "0" and "IDLE" in flags and "COMPLETING" not in flags
     try:
-        return len(allocated_gpus(used)) if is_idle and _SOME.search(used) else 0
+        return allocated_gpus(row.get("GresUsed", ""))
     except TresError:
-        return 0
+        return ()

@@ -26,6 +26,8 @@ class Partition:
         allowed_accounts, allowed_qos: None: all but the denied ones.
         preempt_modes: how jobs there are preempted under preempt/partition_prio, upper case.
         over_subscribe: "NO", "EXCLUSIVE", "YES:4", "FORCE:4".
+        is_for_one_user: ExclusiveUser=YES, Exclusive=USER from 26.05 on: jobs of one user at a time
+            have a node.
     """
 
     name: str
@@ -43,6 +45,7 @@ class Partition:
     denied_qos: frozenset[str] = frozenset()
     preempt_modes: frozenset[str] = frozenset()
     over_subscribe: str = "NO"
+    is_for_one_user: bool = False
 
     @property
     def starts_jobs(self) -> bool:
@@ -75,6 +78,7 @@ def _partition(row: Mapping[str, str]) -> Partition | None:
             denied_qos=_words(row.get("DenyQos", "")),
             preempt_modes=_words(row.get("PreemptMode", "")),
             over_subscribe=row.get("OverSubscribe", "NO"),
+            is_for_one_user=row.get("ExclusiveUser") == "YES" or row.get("Exclusive") == "USER",
         )
     except (KeyError, ValueError):
         return None

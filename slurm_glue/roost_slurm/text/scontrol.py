@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from roost_slurm.text.gres_used import UNREGISTERED, has_registered, stranded_gpu_count
+from roost_slurm.text.gres_used import UNREGISTERED, has_registered, used_gpus
 from roost_slurm.text.hostlist import HostlistError, expand
 from roost_slurm.text.limits import LONGEST_COMMENT, MOST_HOSTS, uint32, whole_number
 from roost_slurm.text.squeue import HOLDING, SlurmJobState
@@ -39,15 +39,8 @@ _AFTER_QOS = re.compile(r"\sJobState=|\n")
 _COMMENT = re.compile(r"\sComment=|\n")
 _REQUIRED = ("JobState", "NumNodes", "ReqNodeList", "ExcNodeList")
 _TRES = ("CpusPerTres", "MemPerTres", "TresPerTask", "TresPerSocket", "TresPerJob", "TresPerNode")
-_UNIQUE = (
-    *_REQUIRED,
-    *_TRES,
-    "Reason",
-    "Priority",
-    "AdminComment",
-    "ArrayTaskThrottle",
-    "Exclusive",
-)
+_TOLD = ("Reason", "Priority", "AdminComment", "ArrayTaskThrottle", "Exclusive")
+_UNIQUE = (*_REQUIRED, *_TRES, *_TOLD, "FedViableSiblings")
 _MIB = 1 << 20
 _LONGEST_NAME = 200
 # A node that carries one of these flags gets no new jobs. A node that is powered down does: Slurm
@@ -92,6 +85,8 @@ class JobDetail:
         has_tasks_per_gpu: of --ntasks-per-gpu.
         is_batch: of sbatch; otherwise of srun or salloc.
         is_exclusive: of --exclusive; None where the release does not tell it here.
+        is_exclusive_to_user: of --exclusive=user, as 26.05 shows it.
+        is_federated: whether it may start on another cluster of a federation instead.
         admin_comment: its words, up to where something else begins.
         name: as its user gave it; what is no text is "?", and the end may be missing.
         comment: of --comment, up to where something else begins; of LONGEST_COMMENT characters the
@@ -117,6 +112,8 @@ class JobDetail:
     has_tasks_per_gpu: bool = False
     is_batch: bool = True
     is_exclusive: bool | None = None
+    is_exclusive_to_user: bool = False
+    is_federated: bool = False
     admin_comment: str = ""
     name: str = ""
     comment: str | None = ""
@@ -136,7 +133,7 @@ class ShownNode:
         gpu_count: all of its gres "gpu", seats (types s0, s1, ...) left out.
         has_seats: whether each of them has a second seat.
         is_typed: whether GPU i has the type gi, so that a job can be pinned to it.
-        stranded_gpu_count: see gres_used.
+        used_gpus: indices of the GPUs that slurmctld counts as used; see gres_used.
     """
 
     name: str
@@ -155,7 +152,13 @@ class ShownNode:
     socket_count: int = 1
     has_seats: bool = False
     is_typed: bool = True
-    stranded_gpu_count: int = 0
+    used_gpus: tuple[int, ...] = ()
+
+    @property
+    def stranded_gpu_count(self) -> int:
+        """GPUs that slurmctld counts as used though no job runs here; one may be suspended."""
+        is_idle = self.state.startswith("idle") and "completing" not in self.state
+        return len(self.used_gpus) if is_idle and not self.cpu_allocated_count else 0
 
 
 def parse_jobs(text: str, wanted: Collection[int] | None = None) -> dict[int, JobDetail]:
@@ -209,6 +212,8 @@ def _parse_job(number: int, record: str) -> JobDetail | None:
             has_tasks_per_gpu=row.get("NtasksPerTRES", "0") != "0",
             is_batch=row.get("BatchFlag", "1") != "0",
             is_exclusive=row["Exclusive"] != "NO" if "Exclusive" in row else None,
+            is_exclusive_to_user=row.get("Exclusive") == "USER",
+            is_federated="," in row.get("FedViableSiblings", ""),
             admin_comment=_words_of("AdminComment", record),
             name=_name(record),
             comment=_cut(_words_of("Comment", record)) if counts["Comment"] <= 1 else None,
@@ -280,15 +285,12 @@ def parse_nodes(text: str) -> tuple[ShownNode, ...]:
 
 def _parse_node(line: str) -> ShownNode | None:
     # Reason= and Comment= come last and are free text: a key's first occurrence is Slurm's own.
-    row: dict[str, str] = {}
-    for key, value in _PAIR.findall(line):
-        row.setdefault(key, value)
+    row: dict[str, str] = dict(reversed(_PAIR.findall(line)))
     try:
         every = parse_gres(_without_sockets(row.get("Gres", "")))
         gres = [entry for entry in every if not is_seat(entry.kind)]
         state, flags = row["State"], _flags(row["State"])
-        is_asleep = not _WAKING.isdisjoint(flags)
-        is_open = _is_open(state)
+        is_asleep, is_open = not _WAKING.isdisjoint(flags), _is_open(state)
         if is_open and not is_asleep and not has_registered(row):
             state, is_open = f"{state}+{UNREGISTERED}", False
         return ShownNode(
@@ -308,7 +310,7 @@ def _parse_node(line: str) -> ShownNode | None:
             has_seats=0 < gpu_count(every) == 2 * gpu_count(gres),
             socket_count=max(uint32(row.get("Sockets", "1")), 1),
             is_typed=_is_typed(gres),
-            stranded_gpu_count=stranded_gpu_count(row, flags),
+            used_gpus=used_gpus(row),
         )
     except (KeyError, TresError, ValueError):
         return None

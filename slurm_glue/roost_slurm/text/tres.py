@@ -38,6 +38,11 @@ _INDEXED = re.compile(
 _SHARED = re.compile(
     r"(?:(?<=,)|^)(?:shard|mps):(?:[^,:()]{1,64}:)?\d{1,18}\(IDX:([\d,\-]*)\)", re.ASCII
 )
+# From 23.11 on, a part of each GPU of the node, by index: shard:3(2/8,0/8,1/8).
+_PARTS = re.compile(
+    r"(?:(?<=,)|^)(?:shard|mps):(?:[^,:()]{1,64}:)?\d{1,18}\(([\d\-]{1,18}/\d{1,18}[\d\-/,]*)\)",
+    re.ASCII,
+)
 _BYTES = {"": 1 << 20, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40, "P": 1 << 50}
 _MEMORY = re.compile(r"(\d{1,20}(?:\.\d{1,20})?)([KMGTP]?)[cn]?", re.ASCII)
 _AMOUNT = re.compile(r"(\d{1,20}(?:\.\d{1,20})?)([KMGTP]?)", re.ASCII)
@@ -166,12 +171,17 @@ def allocated_gpus(text: str) -> tuple[int, ...]:
 
 
 def shared_gpus(text: str) -> tuple[int, ...]:
-    """Read of which GPUs `GRES=` names parts: `shard:2(IDX:1),mps:50(IDX:3)` is (1, 3).
+    """Read of which GPUs `GRES=` names parts.
+
+    `shard:2(IDX:1),mps:50(IDX:3)` is (1, 3), and so is `shard:9(0/8,8/8,0/8,1/8)`.
 
     Raises:
         TresError: the indices of a GPU cannot be read.
     """
     found = {index for match in _SHARED.finditer(text) for index in parse_indices(match[1])}
+    for match in _PARTS.finditer(text):
+        parts = (part.partition("/")[0] for part in match[1].split(","))
+        found.update(index for index, held in enumerate(parts) if held.strip("0-"))
     return tuple(sorted(found))
 
 

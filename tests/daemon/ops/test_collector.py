@@ -1,14 +1,16 @@
-"""What lives long is not scanned, and what is replaced is freed all the same."""
+"""What lives long is scanned once, and what is replaced is freed all the same."""
 
 import asyncio
 import gc
+import threading
 import weakref
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from roostd.ops import collector as module
-from roostd.ops.collector import POLLS, YOUNG_COUNT, Collector
+from roostd.ops.collector import MANY_STREAMS, YOUNG_COUNT, Collector
 
 
 class Part:
@@ -25,75 +27,92 @@ class Engine:
         self.part = Part(self if in_cycle else None)
 
 
+class Scans:
+    """The scans since it was made: how many objects they could have found."""
+
+    def __init__(self) -> None:
+        self.young_counts = list[int]()
+
+    def note(self, phase: str, _info: dict[str, Any]) -> None:
+        """Count all objects that are not frozen; those are in no generation."""
+        if phase == "start":
+            self.young_counts.append(len(gc.get_objects()))
+
+
 @pytest.fixture
-def collector() -> Iterator[Collector]:
-    thresholds = gc.get_threshold()
-    with Collector() as collector:
+def streams() -> list[int]:
+    return []
+
+
+@pytest.fixture
+def collector(streams: list[int]) -> Iterator[Collector]:
+    thresholds, callbacks = gc.get_threshold(), list(gc.callbacks)
+    with Collector(lambda: len(streams)) as collector:
         assert gc.get_threshold()[0] == YOUNG_COUNT
         yield collector
     assert gc.isenabled()
     assert gc.get_freeze_count() == 0
     assert gc.get_threshold() == thresholds
+    assert gc.callbacks == callbacks
 
 
-def settle(collector: Collector) -> None:
-    for _ in range(POLLS):
-        collector.poll()
+@pytest.fixture
+def scans(collector: Collector) -> Iterator[Scans]:
+    scans = Scans()
+    gc.callbacks.append(scans.note)
+    yield scans
+    gc.callbacks.remove(scans.note)
 
 
-def test_the_collector_rests_until_an_engine_has_the_jobs(collector: Collector) -> None:
-    for _ in range(POLLS - 1):
-        collector.poll()
-        assert not gc.isenabled()
-    collector.poll()
-    assert gc.isenabled()
+def test_what_was_there_before_is_scanned_no_more(collector: Collector) -> None:
+    assert gc.get_freeze_count() > len(gc.get_objects())
 
 
-async def test_it_rests_for_seconds_and_polls_by_itself(
-    collector: Collector, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert POLLS * module.INTERVAL_S == 5.0
-    monkeypatch.setattr(module, "INTERVAL_S", 0.0)
-    task = asyncio.create_task(collector.run())
-    async with asyncio.timeout(60.0):
-        while not gc.isenabled():  # noqa: ASYNC110  nothing tells of it
-            await asyncio.sleep(0)
-    task.cancel()
+def test_no_scan_finds_more_than_what_has_come_since_the_last(scans: Scans) -> None:
+    jobs = [Part() for _ in range(10 * YOUNG_COUNT)]
+    assert len(scans.young_counts) >= 9
+    assert max(scans.young_counts) < 1.2 * YOUNG_COUNT
+    assert gc.get_freeze_count() >= len(jobs) - YOUNG_COUNT
 
 
-def test_what_an_engine_is_given_is_frozen_as_it_comes(collector: Collector) -> None:
+def test_that_holds_in_other_threads(scans: Scans) -> None:
     jobs = list[Part]()
-    for count in range(1, POLLS + 1):
-        frozen_count = gc.get_freeze_count()
-        jobs += [Part() for _ in range(100)]
-        collector.poll()
-        assert gc.get_freeze_count() >= max(frozen_count, 100 * count)
+    reader = threading.Thread(target=lambda: jobs.extend(Part() for _ in range(4 * YOUNG_COUNT)))
+    reader.start()
+    reader.join()
+    assert len(scans.young_counts) >= 3
+    assert max(scans.young_counts) < 1.2 * YOUNG_COUNT
 
 
-def test_an_engine_in_no_cycle_is_freed_by_the_next_though_it_is_frozen(
-    collector: Collector,
-) -> None:
+def test_an_engine_in_no_cycle_is_freed_though_it_is_frozen(collector: Collector) -> None:
     engine = Engine()
     gone = weakref.ref(engine)
-    settle(collector)
-    collector.begin_engine()
+    gc.collect(0)
     engine = Engine()
     assert gone() is None
 
 
-def test_garbage_of_the_time_of_rest_is_freed(collector: Collector) -> None:
+def test_young_garbage_is_freed(scans: Scans) -> None:
     gone = weakref.ref(Engine(in_cycle=True))
-    assert gone() is not None
-    collector.poll()
+    jobs = [Part() for _ in range(YOUNG_COUNT)]
+    assert len(scans.young_counts) == 1
     assert gone() is None
+    assert len(jobs) == YOUNG_COUNT
 
 
-def test_what_a_long_scan_found_in_use_is_scanned_no_more(
-    collector: Collector, monkeypatch: pytest.MonkeyPatch
+async def test_it_scans_ten_times_a_second_while_there_are_many_streams(
+    collector: Collector, scans: Scans, streams: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settle(collector)
-    frozen_count = gc.get_freeze_count()
-    monkeypatch.setattr(module, "LONG_S", 0.0)
-    many = [Part() for _ in range(1_000)]
-    gc.collect()
-    assert gc.get_freeze_count() >= frozen_count + len(many)
+    assert module.INTERVAL_S == 0.1
+    monkeypatch.setattr(module, "INTERVAL_S", 0.0)
+    task = asyncio.create_task(collector.run())
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert not scans.young_counts
+    streams.extend(range(MANY_STREAMS))
+    gone = weakref.ref(Engine(in_cycle=True))
+    async with asyncio.timeout(60.0):
+        while len(scans.young_counts) < 2:  # noqa: ASYNC110  nothing tells of it
+            await asyncio.sleep(0)
+    assert gone() is None
+    task.cancel()

@@ -10,6 +10,7 @@ from roost_engine.domain.model import NodeName, NodeShare
 from roost_slurm.text.partitions import Partition
 from roost_slurm.text.reservations import Reservation
 from roost_slurm.text.scheduling import Scheduling
+from roost_slurm.text.squeue import SlurmJobState
 from roostd.slurm.port import QueueSnapshot
 from roostd.slurm.queue_view import SiteView
 from roostd.slurm.rules.site_rules import SiteRules
@@ -115,3 +116,17 @@ async def test_they_are_held_before_it_while_a_waiting_job_would_run_into_it(
         seen = replace(snapshot, jobs=jobs)
         watcher.slurm.queue = lambda seen=seen: _same(seen)  # type: ignore[method-assign, misc]
         assert [kind for kind, _ in await watcher.kinds()] == kinds
+
+
+async def test_a_suspended_job_keeps_its_gpus_and_no_cpus(watcher: Watcher) -> None:
+    (held,) = watcher.slurm.submit(gpus=1, cpus_per_task=8)
+    await watcher.pin(held, "n1", 0)
+    await watcher.poll()
+    assert watcher.view.running[held][0].cpu_count == 8
+    snapshot = await watcher.slurm.queue()
+    (job,) = snapshot.jobs
+    seen = replace(snapshot, jobs=(replace(job, state=SlurmJobState.SUSPENDED),))
+    watcher.slurm.queue = lambda: _same(seen)  # type: ignore[method-assign]
+    (event,) = await watcher.poll()
+    assert isinstance(event, JobStarted)
+    assert [(one.node, one.gpu_indices, one.cpu_count) for one in event.shares] == [("n1", (0,), 0)]

@@ -73,6 +73,21 @@ def test_a_job_whose_record_shows_no_request_as_slurm_writes_it_is_left_to_slurm
     assert read_as == Unmanaged(NOT_SPELLED)
 
 
+@pytest.mark.parametrize(
+    ("siblings", "is_left"), [("local,other", True), ("local", False), ("(null)", False)]
+)
+def test_a_job_of_a_federation_is_left_to_slurm(siblings: str, is_left: bool) -> None:
+    """Slurm refuses its pin: `Job resizing not supported for job arrays` (22.05)."""
+    job, shown = record("22.05", "gres"), read("22.05", "show_job.txt")
+    federated = f"FedOrigin=local FedViableSiblings={siblings} FedActiveSiblings={siblings}"
+    shown = shown.replace(" NumNodes=", f" {federated} NumNodes=")
+    detail = parse_jobs(shown, [job.number])[job.number]
+    read_as = reader("22.05").read(job, detail, JobId(job.job_ids[0]))
+    assert isinstance(read_as, Unmanaged) is is_left
+    if isinstance(read_as, Unmanaged):
+        assert "another cluster" in read_as.reason
+
+
 @pytest.mark.parametrize("release", RELEASES)
 @pytest.mark.parametrize(
     ("name", "wanted"),

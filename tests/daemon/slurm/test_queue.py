@@ -74,6 +74,16 @@ async def test_details_are_asked_for_when_a_job_is_new_or_asks_for_something_els
     }
 
 
+async def test_the_limit_of_an_array_is_read_again_when_someone_has_changed_jobs() -> None:
+    controller = Controller({1: detail(1, task_limit=1), 2: detail(2)})
+    jobs = queued(1, state=SlurmJobState.PENDING), queued(2, state=SlurmJobState.PENDING)
+    await controller.questions(*jobs)
+    assert await controller.questions(*jobs) == []
+    controller.cache.age_limits()
+    assert await controller.questions(*jobs) == ["1"]
+    assert await controller.questions(*jobs) == []
+
+
 async def test_details_of_jobs_that_left_the_queue_are_forgotten() -> None:
     controller = Controller({1: detail(1)})
     await controller.questions(queued(1))

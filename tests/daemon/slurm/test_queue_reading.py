@@ -124,6 +124,42 @@ async def test_a_job_that_slurm_holds_for_its_pin_waits_on(watcher: Watcher) -> 
         assert (job_id in watcher.view.waiting) is not is_blocked
 
 
+async def test_a_node_of_another_user_is_closed_to_a_job(watcher: Watcher) -> None:
+    """Slurm would not start the job beside a job with --exclusive=user."""
+    (held,) = watcher.slurm.submit(gpus=1, user_id=7)
+    await watcher.pin(held, "n1", 0)
+    mine, other = watcher.slurm.submit(gpus=2, user_id=7)[0], watcher.slurm.submit(gpus=2)[0]
+    snapshot = await watcher.slurm.queue()
+    for word, closed in (("USER", ("n1",)), ("OK", ())):
+        jobs = (
+            replace(job, over_subscribe=word) if job.is_holding else job for job in snapshot.jobs
+        )
+        seen = replace(snapshot, jobs=tuple(jobs))
+        watcher.slurm.queue = lambda seen=seen: _same(seen)  # type: ignore[method-assign, misc]
+        await watcher.poll()
+        assert watcher.view.waiting[mine].excluded_nodes == ()
+        assert watcher.view.waiting[other].excluded_nodes == closed
+
+
+async def test_a_job_that_may_get_cpus_of_others_could_start_elsewhere(watcher: Watcher) -> None:
+    for over_subscribe, elsewhere in (("FORCE:4", True), ("NO", False)):
+        partition = Partition(name="main", over_subscribe=over_subscribe)
+        watcher.site = SiteView(rules=SiteRules(partitions={"main": partition}))
+        (job_id,) = watcher.slurm.submit(gpus=2)
+        await watcher.poll()
+        assert watcher.view.waiting[job_id].starts_elsewhere is elsewhere
+
+
+async def test_a_partition_of_one_user_at_a_time_is_slurms(watcher: Watcher) -> None:
+    (job_id,) = watcher.slurm.submit(gpus=2)
+    await watcher.poll()
+    partition = Partition(name="main", is_for_one_user=True)
+    watcher.site = SiteView(rules=SiteRules(partitions={"main": partition}))
+    (event,) = await watcher.poll()
+    assert isinstance(event, JobWithdrawn)
+    assert "one user at a time" in watcher.view.unmanaged[job_id]
+
+
 async def test_a_job_whose_partition_is_up_again_is_queued(watcher: Watcher) -> None:
     down = SiteRules(partitions={"main": Partition(name="main", state="DOWN")})
     watcher.site = SiteView(rules=down, hand_over_s=30.0)

@@ -16,6 +16,7 @@ from tests.e2e.seats import (
     wait_for,
     wait_for_nodes,
     wait_reason,
+    wait_rerunning,
     wait_running,
 )
 from tests.e2e.seats_site import OPTED_IN, seats_site
@@ -50,8 +51,7 @@ def test_a_task_of_an_array_is_requeued_and_shares_again(stack: Stack) -> None:
     wait_for(lambda: len(holding(stack)) == 2)
     before = holding(stack)
     stack.slurm.run("scontrol", "requeue", f"{array}_0")
-    wait_for(lambda: len(holding(stack)) == 1)
-    wait_for(lambda: len(holding(stack)) == 2)
+    wait_rerunning(stack, f"{array}_0")
     after = holding(stack)
     assert after[host] == before[host]
     [task] = after.keys() - {host}
@@ -65,8 +65,7 @@ def test_a_host_that_is_requeued_comes_back_beside_its_guest(stack: Stack) -> No
     wait_running(stack, guest)
     before = holding(stack)
     stack.slurm.run("scontrol", "requeue", host)
-    wait_for(lambda: host not in holding(stack))
-    wait_running(stack, host)
+    wait_rerunning(stack, host)
     assert holding(stack) == before
     assert_rules(stack, {host, guest})
 
@@ -135,8 +134,7 @@ def test_tasks_of_one_array_share_and_one_that_is_requeued_comes_back(stack: Sta
     tasks = before.keys() - {other}
     assert {before[task] for task in tasks} == {Seat("n1", tuple(range(8)), at) for at in (0, 1)}
     stack.slurm.run("scontrol", "requeue", f"{array}_1")
-    wait_for(lambda: len(holding(stack)) == 2)
-    wait_for(lambda: len(holding(stack)) == 3)
+    wait_rerunning(stack, f"{array}_1")
     assert holding(stack).keys() == before.keys()
     assert_rules(stack, set(tasks))
     assert job_states(stack.slurm)[other] == "RUNNING"

@@ -7,8 +7,6 @@ from tests.e2e.ledger import until
 from tests.e2e.site.bed import assert_runs, jobs, site, told
 
 from roost_demo.stack import Stack
-from roost_slurm.text import commands
-from roost_slurm.text.versions import SlurmVersion, parse_version
 
 pytestmark = [pytest.mark.slurm, pytest.mark.nvml]
 
@@ -24,8 +22,6 @@ def stack() -> Iterator[Stack]:
 def test_gpus_with_shards_are_no_place_for_a_whole_job(stack: Stack) -> None:
     """Pinned there it would not start, and on 22.05 could have no other GPUs for good."""
     slurm = stack.slurm
-    if parse_version(slurm.run(*commands.version())) > SlurmVersion(22, 6):
-        pytest.skip("how later releases show the GPUs of shards was not tried")
     sharing = [slurm.submit("-w", "n1", "--gres=shard:1") for _ in range(2)]
     assert_runs(stack, *sharing)
     wide = slurm.submit("-w", "n1", f"--gres=gpu:{FREE}")

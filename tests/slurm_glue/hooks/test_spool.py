@@ -18,6 +18,7 @@ EVENTS = st.one_of(
         st.integers(0, 2**32 - 1),
         st.from_regex(r"[A-Za-z0-9_.,*+-]{1,200}", fullmatch=True),
     ),
+    st.builds(spool.Changed),
     st.builds(Started, JOB_IDS),
     st.builds(Ended, JOB_IDS),
 )
@@ -38,6 +39,7 @@ def test_what_is_written_is_read(event: SpoolEvent) -> None:
         "start 1_",
         "start ١",
         "END 1",
+        "change 1",
         "submit -1 main",
         "submit 1 ma in",
         f"submit 1 {'x' * 201}",

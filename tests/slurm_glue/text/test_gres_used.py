@@ -1,20 +1,17 @@
 """GPUs that slurmctld does not know yet, or counts as used where no job is; and why, on a Slurm."""
 
 import time
-from contextlib import suppress
 
 import pytest
 from tests.conftest import LocalSlurmFactory
+from tests.slurm_glue.stranding import STRANDING_RELEASE, node_of, strand_gpu
 
 from roost_slurm.testing.cluster_plan import ClusterPlan
-from roost_slurm.testing.local_slurm import LocalSlurm, LocalSlurmFailed
-from roost_slurm.text.commands import show_nodes
-from roost_slurm.text.gres_used import has_registered, stranded_gpu_count
-from roost_slurm.text.scontrol import ShownNode, parse_jobs, parse_nodes
+from roost_slurm.text.gres_used import has_registered, used_gpus
+from roost_slurm.text.scontrol import parse_nodes
 
 COUNTS = "gpu:g0:1,gpu:g1:0"
 INDICES = "gpu:g0:1(IDX:0),gpu:g1:0(IDX:N/A)"
-_TRIES = 5  # on a busy machine a node may register before a job starts there
 
 
 @pytest.mark.parametrize(
@@ -35,22 +32,35 @@ def test_a_node_has_registered_once_slurm_knows_which_gpu_is_which(
 
 
 @pytest.mark.parametrize(
-    ("used", "cpus", "flags", "count"),
+    ("used", "indices"),
     [
-        (INDICES, "0", {"IDLE"}, 1),
-        ("gpu:a100:4(IDX:0-3),nic:2", "0", {"IDLE", "DRAIN"}, 4),
-        (INDICES, "2", {"MIXED"}, 0),
-        (INDICES, "0", {"IDLE", "COMPLETING"}, 0),
-        (COUNTS, "0", {"IDLE"}, 0),  # until the node has registered
-        ("gpu:g0:0(IDX:N/A)", "0", {"IDLE"}, 0),
-        ("", "0", {"IDLE"}, 0),
-        ("gpu:a100:4(IDX:3-0)", "0", {"IDLE"}, 0),  # cannot be read
+        (INDICES, (0,)),
+        ("gpu:a100:4(IDX:0-3),nic:2", (0, 1, 2, 3)),
+        (COUNTS, ()),  # until the node has registered
+        ("gpu:g0:0(IDX:N/A)", ()),
+        ("", ()),
+        ("gpu:a100:4(IDX:3-0)", ()),  # cannot be read
     ],
 )
-def test_used_gpus_of_an_idle_node_are_stranded(
-    used: str, cpus: str, flags: set[str], count: int
-) -> None:
-    assert stranded_gpu_count({"GresUsed": used, "CPUAlloc": cpus}, flags) == count
+def test_slurm_tells_which_gpus_it_counts_as_used(used: str, indices: tuple[int, ...]) -> None:
+    assert used_gpus({"GresUsed": used}) == indices
+
+
+@pytest.mark.parametrize(
+    ("cpus", "state", "count"),
+    [
+        ("0", "IDLE", 1),
+        ("0", "IDLE+DRAIN", 1),
+        ("2", "MIXED", 0),
+        ("0", "IDLE+COMPLETING", 0),
+    ],
+)
+def test_used_gpus_of_an_idle_node_are_stranded(cpus: str, state: str, count: int) -> None:
+    (node,) = parse_nodes(
+        f"NodeName=n1 CPUAlloc={cpus} CPUTot=4 RealMemory=10 AllocMem=0 State={state}"
+        f" Gres=gpu:g0:1,gpu:g1:1 GresUsed={INDICES} SlurmdStartTime=2026-11-28T09:00:05"
+    )
+    assert node.stranded_gpu_count == count
 
 
 @pytest.mark.parametrize(
@@ -81,51 +91,15 @@ def test_slurm_22_05_strands_a_gpu_where_a_job_starts_before_its_node_has_regist
 ) -> None:
     """The cause, on a Slurm without Roost, and the cure."""
     slurm = local_slurm_factory(ClusterPlan.uniform(1, 2))
-    if not slurm.run("scontrol", "--version").startswith("slurm-wlm 22.05"):
+    if not slurm.run("scontrol", "--version").startswith(STRANDING_RELEASE):
         pytest.skip("later releases were not seen to do that")
-    for _ in range(_TRIES):
-        if _start_before_registration(slurm):
-            break
-    else:
-        pytest.fail(f"no job started before its node had registered, in {_TRIES} restarts")
+    strand_gpu(slurm)
 
-    assert _node(slurm).stranded_gpu_count == 1
+    assert node_of(slurm).stranded_gpu_count == 1
     waiting = slurm.submit("--gres=gpu:2", script="true")
     time.sleep(5.0)  # more than two passes of its scheduler
     assert slurm.state(waiting) == "PENDING"
 
     slurm.run("scontrol", "reconfigure")
     slurm.wait_for_state(waiting, "COMPLETED")
-    assert _node(slurm).stranded_gpu_count == 0
-
-
-def _start_before_registration(slurm: LocalSlurm) -> bool:
-    """Restart slurmctld, start a job before the node has registered, and end the job after that."""
-    work = slurm.folder.root / "work"
-    for name in ("first", "second"):
-        (work / name).unlink(missing_ok=True)
-    first = slurm.submit("--gres=gpu:1", script=_until_exists("first"))
-    slurm.wait_for_state(first, "RUNNING")
-    slurm.restart_controller()
-    (work / "first").touch()  # its end opens the node
-    second = ""
-    while not second:
-        with suppress(LocalSlurmFailed):  # refused until the node has GPUs
-            second = slurm.submit("--gres=gpu:1", script=_until_exists("second"))
-    slurm.wait_for_state(second, "RUNNING")
-    (record,) = parse_jobs(slurm.show_job(second)).values()
-    while _node(slurm).state.endswith("unregistered"):
-        time.sleep(0.2)
-    (work / "second").touch()
-    slurm.wait_for_state(second, "COMPLETED")
-    time.sleep(1.0)  # until the node has completed
-    return not any(node.gpu_indices for node in record.allocated)
-
-
-def _until_exists(name: str) -> str:
-    return f"until [ -e {name} ]; do sleep 0.05; done"
-
-
-def _node(slurm: LocalSlurm) -> ShownNode:
-    (node,) = parse_nodes(slurm.run(*show_nodes()))
-    return node
+    assert node_of(slurm).stranded_gpu_count == 0

@@ -64,3 +64,18 @@ def test_lines_that_are_no_partition_are_left_out() -> None:
         parse_partitions("PartitionName=a State=UP PriorityTier=1 MaxNodes=all MaxTime=1\n") == {}
     )
     assert parse_partitions("PartitionName=a State=UP\n") == {}
+
+
+@pytest.mark.parametrize(
+    ("printed", "is_for_one_user"),
+    [
+        ("ExclusiveUser=YES", True),
+        ("ExclusiveUser=NO", False),
+        ("Exclusive=USER", True),  # 26.05
+        ("Exclusive=NO", False),
+        ("Exclusive=TOPO", False),
+    ],
+)
+def test_a_partition_of_one_user_at_a_time_is_read(printed: str, is_for_one_user: bool) -> None:
+    line = f"PartitionName=eu {printed} MaxNodes=1 MaxTime=UNLIMITED PriorityTier=1 State=UP"
+    assert parse_partitions(line)["eu"].is_for_one_user is is_for_one_user

@@ -53,6 +53,16 @@ def test_gpus_of_shards_are_read_beside_whole_ones() -> None:
     assert (node.gpu_indices, node.shared_indices) == ((), (3,))
 
 
+def test_a_job_that_is_exclusive_to_its_user_is_told_from_others() -> None:
+    """As 26.05 shows them; earlier releases say it in squeue."""
+    record = read("22.05", "show_job.txt").splitlines()
+    number = numbers("22.05")["no-gpu"]
+    line = next(line for line in record if line.startswith(f"JobId={number} "))
+    for shown, expected in (("NO", False), ("NODE", False), ("USER", True)):
+        said = line.replace(" OverSubscribe=", f" Exclusive={shown} OverSubscribe=")
+        assert parse_jobs(said)[number].is_exclusive_to_user is expected
+
+
 @pytest.mark.parametrize("release", RELEASES)
 def test_what_squeue_does_not_tell_is_read(release: str) -> None:
     jobs = recorded(release)

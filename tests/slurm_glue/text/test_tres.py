@@ -97,6 +97,10 @@ def test_allocated_indices_are_read(text: str, indices: tuple[int, ...]) -> None
         ("shard:2(IDX:1)", (1,)),
         ("gpu:g0:1(IDX:0),shard:g2:9(IDX:2-3),mps:50(IDX:7)", (2, 3, 7)),
         ("shard:g0:0(IDX:N/A),shard:g1:0(IDX:)", ()),
+        ("shard:3(2/8,0/8,0/8,1/8)", (0, 3)),  # 24.11 and 26.05, by index
+        ("gpu:g5:1(IDX:5),shard:g7:10(0/8,10/8,-/8)", (1,)),
+        ("mps:50(50/100,0/100),shard:1(1/8)", (0,)),
+        ("gpu:shard:1(1/8),myshard:1(1/8),shard:1(/8),shard:1(1)", ()),
         ("gpu:shard:1(IDX:4),nvme:1(IDX:5),myshard:1(IDX:6)", ()),
     ],
 )

@@ -1,6 +1,7 @@
 import tests.training.torch_library  # noqa: F401  (skips this module where torch is missing)
 
 # isort: split
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -20,6 +21,7 @@ from roost_train.interference.interference_fit import (
     nonnegative_least_squares,
 )
 from roost_train.interference.interference_pairs import read_pairs
+from roost_train.interference.interference_spread import Spread
 
 
 @pytest.fixture(scope="module")
@@ -76,6 +78,19 @@ def test_unknown_jobs_get_the_prior_with_a_wide_spread(model: InterferenceFit) -
     assert of_unknown > of_known + 0.2
     (mean,) = model.slowdowns(rows[1]).mean
     assert 0.1 < mean < 1.5
+
+
+def test_short_steps_have_a_wide_spread_and_unknown_ones_that_of_the_mean(
+    model: InterferenceFit,
+) -> None:
+    model = replace(model, spread=Spread(base=0.1, by_step=0.3, shortness=0.4))
+    whole = vector({"sm": 0.8, "step_time": 0.5})
+    jobs = [vector({"sm": 0.8, "step_time": each}) for each in (0.0, 0.5, 1.0)]
+    known = [model.slowdowns(case_of(own, {"gpu": [whole]})).spread[0] for own in jobs]
+    assert known == pytest.approx([0.4, 0.25, 0.1], abs=0.005)
+    for own, widened in ((vector({"sm": 0.8}), 0.125), (UNKNOWN, 0.25)):
+        (found,) = model.slowdowns(case_of(own, {"gpu": [whole]})).spread
+        assert found == pytest.approx(0.1 + 0.3 * 0.4 + widened, abs=0.005)
 
 
 def test_only_jobs_that_communicate_are_slowed_off_the_gpu(model: InterferenceFit) -> None:

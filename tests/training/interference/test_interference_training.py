@@ -1,6 +1,7 @@
 import tests.training.torch_library  # noqa: F401  (skips this module where torch is missing)
 
 # isort: split
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,18 @@ def test_what_is_not_met_is_said() -> None:
     assert "unseen GPU type: the error is not below that of LIF-linear" in said
     assert "random pairs: the rank correlation is not above that of constant mean" in said
     assert "unseen model family: 99.0 % are inside the 90 % interval" in said
+
+
+def test_intervals_are_judged_on_each_gpu_type() -> None:
+    by_type = [
+        replace(each, inside_by_part=(0.71, 0.9, 0.99)) if each.predictor == BOTH else each
+        for each in ROWS
+    ]
+    assert not_met(by_type) == [
+        "unseen GPU type: 71.0 % of one type are inside the 90 % interval",
+        "unseen GPU type: 99.0 % of one type are inside the 90 % interval",
+    ]
+    assert "90.0 % (71.0, 90.0, 99.0)" in as_table(by_type)
 
 
 def test_the_table_has_a_line_for_each_row() -> None:

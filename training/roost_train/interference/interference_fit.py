@@ -31,6 +31,7 @@ from roost_engine.prediction.interference.interference_model import (
 from roost_engine.prediction.interference.interference_vector import COLUMN, MASK, PRESENT, WIDTH
 from roost_train.export.onnx_export import IR_VERSION, OPSET
 from roost_train.interference.interference_pairs import Pairs
+from roost_train.interference.interference_spread import Spread
 
 Array = NDArray[np.float64]
 
@@ -47,6 +48,7 @@ _READ = (_SM, _STEP)
 _PRIOR_LOAD = {_SM: 0.75, _STEP: 0.6}  # of a neighbour that does not say; the means of the pairs
 _FLOOR = 0.02
 _UNKNOWN_SPREAD = 0.25
+_SOME_SPREAD = Spread(0.2)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,21 +131,25 @@ class InterferenceFit:
     Attributes:
         shape: see Shape.
         costs: [part, q], C.
-        spread: [part], standard deviation of what is left, for an unseen job beside one other.
+        spread: of what is left, for an unseen job beside one other.
     """
 
     shape: Shape
     costs: Array
-    spread: Array
+    spread: Spread
 
     def weights(self) -> dict[str, NDArray[np.float32]]:
         """Return the weights of the exported file by name."""
         slopes, offsets = _loads()
         duty, pressure, other = _host()
-        unknown = np.zeros(WIDTH)
-        unknown[PRESENT] = _UNKNOWN_SPREAD
+        # by_step · (1 - step time), or by_step · shortness where the step time is not known, and
+        # more for each column that is not.
+        spread, unknown = self.spread, np.zeros(WIDTH)
+        unknown[PRESENT] = _UNKNOWN_SPREAD + spread.by_step * spread.shortness
         for position in _READ:
             unknown[MASK.start + position] = -_UNKNOWN_SPREAD / len(_READ)
+        unknown[MASK.start + _STEP] += spread.by_step * (1.0 - spread.shortness)
+        unknown[_STEP] = -spread.by_step
         any_gpu = np.zeros(len(BESIDE_COLUMNS))
         any_gpu[PRESENT] = 3.0
         found = {
@@ -155,7 +161,8 @@ class InterferenceFit:
             "add_up": np.ones((len(offsets), 1)),
             "duty": duty[:, None],
             "pressure": pressure[:, None],
-            "part_spread": self.spread[:, None],
+            # The floor of the tier is added to it.
+            "part_spread": np.full((len(self.costs), 1), max(spread.base - _FLOOR, 0.0)),
             "unknown": unknown[:, None],
             "any_gpu": any_gpu[:, None],
             "other": other[:, None],
@@ -180,22 +187,20 @@ class InterferenceFit:
         return Slowdowns(mean[:, 0].astype(np.float32), spread[:, 0].astype(np.float32))
 
 
-def fit(pairs: Pairs, shape: Shape, spread: float = 0.2) -> InterferenceFit:
+def fit(pairs: Pairs, shape: Shape, spread: Spread = _SOME_SPREAD) -> InterferenceFit:
     """Fit the costs to measured pairs.
 
     Args:
         pairs: to learn from.
         shape: chosen before.
-        spread: of what is left, see calibrated.
+        spread: of what is left.
     """
     cases, (slopes, offsets) = pairs.cases(), _loads()
     parts = _softmax(cases.own.astype(np.float64) @ _partition(shape))
     loads = np.tanh(cases.beside @ slopes + offsets) - np.tanh(offsets)
     products = (parts[:, :, None] * loads[:, None, :]).reshape(len(pairs), -1)
     costs = nonnegative_least_squares(products, pairs.slowdown, shape.ridge)
-    return InterferenceFit(
-        shape, costs.reshape(parts.shape[1], -1), np.full(parts.shape[1], spread)
-    )
+    return InterferenceFit(shape, costs.reshape(parts.shape[1], -1), spread)
 
 
 def nonnegative_least_squares(

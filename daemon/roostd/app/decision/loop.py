@@ -5,6 +5,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import chain, islice
 from typing import Protocol, TypeAlias
 
 import structlog
@@ -100,6 +101,8 @@ class DecisionLoop:
         self._state, self._recorder, self._sink, self._metrics = state, recorder, sink, metrics
         self._beat_s, self._beat, self._observers = beat_s, beat, observers
         self._events: deque[Event] = deque()
+        self._opening: Iterator[Event] | None = None  # for a fresh engine, before these
+        self._put_back: deque[Event] = deque()  # what a turn had no time for, before both
         self._awaited: deque[tuple[Event, asyncio.Event]] = deque()  # in the order of the events
         self._wake = asyncio.Event()
         self._wake_at_s = float("inf")
@@ -124,7 +127,7 @@ class DecisionLoop:
         """Apply events until cancelled."""
         while True:
             self._beat_if_due()
-            if not self._events:
+            if not self._has_events():
                 await self._wait_for_work()
             self._turn()
             await asyncio.sleep(0.0 if self._loads is None else _LOADS_PAUSE_S)
@@ -133,15 +136,15 @@ class DecisionLoop:
         """Bring a fresh engine up to date with the cluster, and drop the old engine's WakeAt.
 
         Args:
-            events: the state of the cluster; queued events that Slurm or a probe reported are
-                dropped for it. Events of `report` are kept: administrators wait for them.
+            events: the state of the cluster, made as turns take them; queued events that Slurm or
+                a probe reported are dropped for it. Events of `report` are kept: administrators
+                wait for them.
         """
         self._wake_at_s = float("inf")
         self._loads = None
-        reported = [event for event, _ in self._awaited]
-        self._events.clear()
-        self._events.extend(events)  # thousands: the turns apply them, so that no turn is long
-        self._events.extend(reported)
+        self._put_back.clear()
+        self._opening = iter(events)  # thousands: the turns apply them, so that no turn is long
+        self._events = deque(event for event, _ in self._awaited)
         self._wake.set()
 
     def _turn(self) -> None:
@@ -150,19 +153,30 @@ class DecisionLoop:
         if self._wake_at_s <= now_s:
             self._wake_at_s = float("inf")
             self._events.append(Tick(at_s=now_s))
-        batch = [self._events.popleft() for _ in range(min(len(self._events), _TURN_EVENTS))]
-        self._metrics.queue_length.set(len(self._events))
+        batch = self._next_events()
+        self._metrics.queue_length.set(len(self._put_back) + len(self._events))
         if self._may_place(batch) and not self._read_loads(now_s):
-            self._events.extendleft(reversed(batch))
+            self._put_back.extendleft(reversed(batch))
             return
         end_s = time.thread_time() + _TURN_S
         for place, event in enumerate(batch):
             if place and time.thread_time() > end_s:
-                self._events.extendleft(reversed(batch[place:]))
+                self._put_back.extendleft(reversed(batch[place:]))
                 return
             self._step(event)
             while self._awaited and self._awaited[0][0] is event:
                 self._awaited.popleft()[1].set()
+
+    def _has_events(self) -> bool:
+        return bool(self._put_back or self._events) or self._opening is not None
+
+    def _next_events(self) -> list[Event]:
+        """Take the events of a turn from the queues."""
+        queues = _drained(self._put_back), self._opening or (), _drained(self._events)
+        batch = list(islice(chain(*queues), _TURN_EVENTS))
+        if len(batch) < _TURN_EVENTS:
+            self._opening = None
+        return batch
 
     def _read_loads(self, now_s: float) -> bool:
         """Report new load to the engine for a turn; return whether all is reported."""
@@ -331,3 +345,8 @@ class DecisionLoop:
             return
         finally:
             self._wake.clear()
+
+
+def _drained(events: deque[Event]) -> Iterator[Event]:
+    while events:
+        yield events.popleft()

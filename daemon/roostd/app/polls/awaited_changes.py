@@ -6,10 +6,10 @@ controller's hooks report no ends, polls after a pin find those of short jobs to
 """
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from roost_engine.domain.model import JobId
-from roost_slurm.hooks.spool import Ended, SpoolEvent, Started, Submitted
+from roost_slurm.hooks.spool import Changed, Ended, SpoolEvent, Started, Submitted
 from roost_slurm.text.squeue import QueuedJob
 from roost_slurm.text.stamp import parse_stamp
 from roostd.app.polls.poll_schedule import Cause, PollSchedule
@@ -17,8 +17,10 @@ from roostd.slurm.queue_view import SlurmQueueView
 
 _POLLS_AFTER_PIN_S = (0.1, 0.4, 1.0, 2.5, 5.0)
 _POLLS_AFTER_CHANGE_S = (0.0, 0.5)
+_POLLS_AFTER_EDIT_S = (0.05, 0.5)
 _START, _END = "start", "end"
 _SUBMISSION: Cause = ("submission", "")
+_EDIT: Cause = ("edit", "")
 
 
 class AwaitedChanges:
@@ -26,10 +28,11 @@ class AwaitedChanges:
 
     Args:
         schedule: of the polls.
+        on_edit: called when a user changes leased jobs, before the poll.
     """
 
-    def __init__(self, schedule: PollSchedule) -> None:
-        self._schedule = schedule
+    def __init__(self, schedule: PollSchedule, on_edit: Callable[[], None] = lambda: None) -> None:
+        self._schedule, self._on_edit = schedule, on_edit
         self._unseen_count = 0  # submissions
         self._newest_job = 0
         self._has_hooks = False
@@ -44,16 +47,22 @@ class AwaitedChanges:
 
     def note(self, events: Iterable[SpoolEvent]) -> None:
         """Poll soon for what the spool reports."""
-        submitted_count = 0
+        submitted_count, has_edits = 0, False
         for event in events:
-            self._has_hooks |= not isinstance(event, Submitted)
             match event:
                 case Submitted():
                     submitted_count += 1
+                case Changed():
+                    has_edits = True
                 case Started(job_id):
+                    self._has_hooks = True
                     self._await(_POLLS_AFTER_CHANGE_S, (_START, job_id))
                 case Ended(job_id):
+                    self._has_hooks = True
                     self._await(_POLLS_AFTER_CHANGE_S, (_END, job_id))
+        if has_edits and not self._schedule.awaits(_EDIT):  # a user may make a thousand a second
+            self._on_edit()
+            self._schedule.add(_POLLS_AFTER_EDIT_S, _EDIT)
         if submitted_count:
             if not self._schedule.awaits(_SUBMISSION):
                 self._unseen_count = 0  # Slurm refused the others, or was slow

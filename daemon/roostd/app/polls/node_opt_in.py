@@ -68,6 +68,8 @@ class NodeOptIn:
             return f"does not fit on partitions.{partition}.nodes of roostd.yaml now"
         if partition in self._state.untyped_partitions():
             return f"does not fit now on {partition}'s nodes with types by index"
+        if partition in self._state.cpu_sharing:
+            return f"does not fit now on CPUs that no other job of {partition} or below has"
         return f"does not fit now on the nodes of {partition} that Slurm shows"
 
     def _leave(self, now_s: float, partitions: frozenset[str]) -> None:

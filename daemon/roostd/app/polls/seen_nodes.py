@@ -1,6 +1,6 @@
 """The nodes as Slurm showed them at the last poll."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import structlog
@@ -8,8 +8,9 @@ import structlog
 from roost_engine.domain.events import Event
 from roost_engine.domain.model import NodeName, NodeSpec
 from roost_slurm.text.gres_used import UNREGISTERED
-from roostd.slurm.port import SlurmNode
+from roostd.slurm.port import QueueSnapshot, SlurmNode
 from roostd.slurm.rules.site_rules import SiteRules
+from roostd.slurm.stranded_gpus import StrandedGpus
 from roostd.slurm.sync import diff_nodes
 
 _log = structlog.get_logger(__name__)
@@ -44,7 +45,7 @@ class SeenNodes:
         self._rules = SiteRules(), SiteRules()  # as last given, and with the nodes
         self._warned = frozenset[NodeName]()
         self._has_hidden = False
-        self._stranded: Mapping[NodeName, int] = {}  # by the last reading
+        self._stranded = StrandedGpus()
         self._warned_stranded = frozenset[NodeName]()
 
     @property
@@ -89,29 +90,19 @@ class SeenNodes:
         self._has_hidden = self._has_hidden or bool(enforced)
         return rules.hidden
 
-    def stranded(self, held_nodes: Callable[[], Collection[NodeName]]) -> Mapping[NodeName, int]:
-        """Return how many GPUs Slurm counts as used on nodes without a job, in two readings.
+    def stranded(self, snapshot: QueueSnapshot) -> Mapping[NodeName, int]:
+        """Return how many GPUs of each node slurmctld counts as used though no job has them.
 
         Call it once for each reading. Nodes that are new among them are logged.
 
         Args:
-            held_nodes: returns the nodes where jobs hold GPUs: a suspended job has no CPUs.
+            snapshot: the queue, read after the nodes.
         """
-        shown = {
-            node.spec.name: node.stranded_gpu_count
-            for node in self.nodes
-            if node.stranded_gpu_count
-        }
-        held = held_nodes() if shown else ()
-        again = {
-            name: count
-            for name, count in shown.items()
-            if name in self._stranded and name not in held
-        }
-        if new := sorted(again.keys() - self._warned_stranded):
+        found = self._stranded.compare(self.nodes, snapshot)
+        if new := sorted(found.keys() - self._warned_stranded):
             _log.warning("gpus_stranded_in_slurm", nodes=new[:20], cure=_STRANDED_CURE)
-        self._stranded, self._warned_stranded = shown, frozenset(again)
-        return again
+        self._warned_stranded = frozenset(found)
+        return found
 
     def absent(self, partitions: Iterable[str]) -> frozenset[str]:
         """Return those of some partitions that no node with GPUs is in; none before the nodes."""

@@ -5,6 +5,7 @@ import contextlib
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 import structlog
@@ -33,7 +34,7 @@ from roostd.slurm.queue_view import PendingJob, SiteView, SlurmQueueView
 from roostd.slurm.rules.opt_in import nodes_outside
 from roostd.slurm.rules.shares import user_shares
 from roostd.slurm.rules.site_rules import SiteRules
-from roostd.slurm.sync import diff, diff_nodes
+from roostd.slurm.sync import diff_nodes, introduce
 from roostd.state import SLOW_ANSWER_S, DaemonState
 
 _log = structlog.get_logger(__name__)
@@ -74,7 +75,7 @@ class SlurmWatch:
         self._operator_view = OperatorView(state)
         self._rereading = Rereading(self._operator_view, self._leased)
         self._schedule = PollSchedule()
-        self._awaited = AwaitedChanges(self._schedule)
+        self._awaited = AwaitedChanges(self._schedule, slurm.forget_limits)
         self._reading = asyncio.Lock()  # of a long queue in a thread
         self.spool = SpoolFollower(spool_folder, state, self._awaited)
         self._view = SlurmQueueView()
@@ -138,7 +139,10 @@ class SlurmWatch:
                 await self._rereading.prepare(settings, self._by_settings(reader))
 
     def cluster_events(self) -> Iterator[Event]:
-        """Yield the events that bring a fresh engine to the cluster's state of the last poll."""
+        """Return the events that bring a fresh engine to the cluster's state of the last poll.
+
+        Jobs become events as these are asked for; what later polls find is no part of them.
+        """
         at_s = self._state.clock.now_s()
         self._leased.note_enforced(self._nodes.nodes)
         settings, before = settings_of_reads(self._state.config), self._reads_for
@@ -147,11 +151,13 @@ class SlurmWatch:
             asked = self._by_settings(self._reader)
             self._site = asked.site
             self._show(self._rereading.take(settings, asked))
-        yield from diff_nodes((), self._nodes.nodes, at_s)
-        yield replace(self._quotas, at_s=at_s)
-        if self._shares.shares:
-            yield replace(self._shares, at_s=at_s)
-        yield from diff(SlurmQueueView(), self._view, at_s)
+        shares = [replace(self._shares, at_s=at_s)] if self._shares.shares else []
+        return chain(
+            diff_nodes((), self._nodes.nodes, at_s),
+            [replace(self._quotas, at_s=at_s)],
+            shares,
+            introduce(self._view, at_s),
+        )
 
     def poll(self, job_id: JobId | None = None) -> None:
         """Schedule a few polls soon, until a job has started if one is given."""
@@ -232,7 +238,8 @@ class SlurmWatch:
     async def _poll_slurm(self, with_nodes: bool) -> None:
         if self._reader is None or self._state.slurm_fault:
             await self._identify_slurm()
-        if with_nodes or not self._nodes.nodes:
+        with_nodes = with_nodes or not self._nodes.nodes
+        if with_nodes:
             await self._poll_nodes()
         self.follow_wall_clock()
         asked_s = time.monotonic()
@@ -242,6 +249,9 @@ class SlurmWatch:
         # After the last question: where it fails, the next poll is the first.
         is_first, self._snapshot = not self._snapshot.at_epoch_s, snapshot
         self._state.hidden_nodes = self._nodes.hidden(rules, self._state.is_enforced)
+        self._state.cpu_sharing = rules.cpu_sharing
+        if with_nodes:
+            self._state.stranded_gpus = self._nodes.stranded(snapshot)
         self._note_priorities(rules, is_first)
         self._site = SiteView(
             rules=rules,
@@ -383,7 +393,6 @@ class SlurmWatch:
         self._leased.note_enforced(self._nodes.nodes)
         self._warn_of_absent(self._nodes.absent(self._state.config.partitions))
         self._state.untyped_nodes = self._nodes.untyped(self._state.is_enforced)
-        self._state.stranded_gpus = self._nodes.stranded(self._state.held_nodes)
         self._state.node_states.clear()
         self._state.node_states.update(self._nodes.states)
         for event in events:

@@ -125,7 +125,7 @@ def node_problems(
     if not state.untyped_partitions().isdisjoint(state.untyped_nodes.get(name, ())):
         yield "its GPUs have no types g0, g1, ...: Roost gives none out; roost-slurm migrate --plan"
     if stranded := state.stranded_gpus.get(name):
-        yield f"slurmctld counts {stranded} GPUs as used, no job is there: scontrol reconfigure"
+        yield f"slurmctld counts {stranded} GPUs as used that no job has: scontrol reconfigure"
     if report is None:
         yield "no probe: links and load are unknown"
         return

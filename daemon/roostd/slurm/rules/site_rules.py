@@ -18,6 +18,7 @@ from roost_slurm.text.reservations import Reservation
 from roost_slurm.text.scheduling import Scheduling
 from roost_slurm.text.scontrol import JobDetail
 from roost_slurm.text.squeue import QueuedJob
+from roostd.slurm.rules import shared_nodes
 from roostd.slurm.rules.limit_reasons import beyond_job_limits, unreachable
 from roostd.slurm.rules.node_limits import NodeLimits
 from roostd.slurm.rules.quotas import QuotaRules
@@ -104,6 +105,15 @@ class SiteRules:
             if found is not None:
                 return found
         return unreachable(self._quotas, job)
+
+    def why_left(self, job: QueuedJob) -> str | None:
+        """Return why Roost leaves a job to Slurm for how it shares nodes, or None."""
+        return shared_nodes.why_left(self.partitions.get(job.partition), job)
+
+    @cached_property
+    def cpu_sharing(self) -> frozenset[str]:
+        """Return the partitions whose jobs Slurm may start on CPUs that other jobs have."""
+        return shared_nodes.cpu_sharing(self.partitions, self.scheduling)
 
     def quotas(self, job: QueuedJob) -> tuple[QuotaUse, ...]:
         """Return every shared limit that a job counts against, and what it takes of each."""

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from typing import TypeAlias
 
 import pytest
@@ -393,6 +393,29 @@ async def test_a_turn_ends_when_its_time_is_over_and_the_next_continues_in_order
         assert len(site.recorder.steps) == count
     nodes = [step.event.node.name for step in site.recorder.steps]  # type: ignore[union-attr]
     assert nodes == [f"n{number}" for number in range(5)]
+
+
+async def test_the_events_for_a_new_engine_are_made_as_turns_take_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(loop, "_TURN_S", 60.0)
+    site, made = Site(), list[str]()
+
+    def world() -> Iterator[Event]:
+        for number in range(400):
+            made.append(f"n{number}")
+            yield seen(made[-1])
+
+    site.loop.restart(world())
+    assert not made
+    site.loop.put(seen("later"))
+    for count in (200, 400):
+        site.loop._turn()
+        assert len(made) == len(site.recorder.steps) == count
+    async with site.turning():
+        await site.tell(seen("last"))
+    nodes = [step.event.node.name for step in site.recorder.steps]  # type: ignore[union-attr]
+    assert nodes == [*made, "later", "last"]
 
 
 async def test_the_heartbeat_beats_at_once_and_then_at_its_interval() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 import pytest
 
 from roost_engine.domain.model import JobId, NodeName, NodeShare
-from roost_slurm.hooks.spool import Ended, Started, Submitted
+from roost_slurm.hooks.spool import Changed, Ended, Started, Submitted
 from roost_slurm.text.squeue import QueuedJob
 from roostd.app.polls.awaited_changes import AwaitedChanges
 from roostd.app.polls.poll_schedule import PollSchedule
@@ -21,7 +21,11 @@ class Watch:
 
     def __init__(self) -> None:
         self.schedule = PollSchedule()
-        self.changes = AwaitedChanges(self.schedule)
+        self.edit_count = 0
+        self.changes = AwaitedChanges(self.schedule, self._count_edit)
+
+    def _count_edit(self) -> None:
+        self.edit_count += 1
 
     @property
     def poll_count(self) -> int:
@@ -121,3 +125,15 @@ def test_polls_for_what_is_no_start_are_all_made(watch: Watch) -> None:
     watch.changes.await_start(None)
     count = watch.poll_count
     assert watch.see() == count > 0
+
+
+def test_a_thousand_changes_by_hand_take_the_polls_of_one(watch: Watch) -> None:
+    watch.changes.note([Changed()])
+    poll_count = watch.poll_count
+    assert poll_count > 0
+    for _ in range(500):
+        watch.changes.note([Changed(), Changed()])
+    assert (watch.poll_count, watch.edit_count) == (poll_count, 1)
+    watch.schedule.drop(("edit", ""))
+    watch.changes.note([Changed()])
+    assert (watch.poll_count, watch.edit_count) == (poll_count, 2)

@@ -16,6 +16,7 @@ from roost_engine.job_record import JobRecord
 from roost_engine.plugins.plugins import Policies
 from roost_engine.testing import builders
 from roost_proto.v1 import operator_pb2 as pb
+from roost_slurm.text.partitions import Partition
 from roost_slurm.text.squeue import SlurmJobState
 from roostd.app.polls.node_opt_in import NodeOptIn
 from roostd.config.config import Config
@@ -208,6 +209,21 @@ async def test_a_job_is_left_to_slurm_at_once_where_slurm_hides_every_node(tmp_p
         (job_id,) = slurm.submit(gpus_per_node=2)
         await daemon.until(lambda: slurm.lease_left_s(job_id) <= 0, "its lease is ended")
         assert "that Slurm shows" in (await explained(daemon, job_id)).reason
+
+
+async def test_a_job_that_may_get_cpus_of_others_is_left_to_slurm_where_it_does_not_fit(
+    tmp_path: Path,
+) -> None:
+    slurm = SlurmStandIn([builders.node("n1", cpu_count=16)])
+    forced = Partition(name="main", over_subscribe="FORCE:4")
+    slurm.site_rules = SiteRules(partitions={"main": forced})
+    async with running(slurm, config(tmp_path)) as daemon:
+        (first,) = slurm.submit(gpus_per_node=1, cpus_per_task=16)
+        await daemon.until_running(first)
+        assert first in daemon.places()
+        (second,) = slurm.submit(gpus_per_node=1, cpus_per_task=16)
+        await daemon.until(lambda: slurm.lease_left_s(second) <= 0, "its lease is ended")
+        assert "CPUs that no other job" in (await explained(daemon, second)).reason
 
 
 async def test_a_partition_without_a_list_has_all_nodes(

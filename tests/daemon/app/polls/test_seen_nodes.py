@@ -10,7 +10,7 @@ from roost_engine.domain.events import NodeLost, NodeSeen
 from roost_engine.domain.model import NodeName
 from roost_engine.testing.builders import node
 from roostd.app.polls.seen_nodes import SeenNodes
-from roostd.slurm.port import SlurmNode
+from roostd.slurm.port import QueueSnapshot, SlurmNode
 from roostd.slurm.rules.site_rules import SiteRules
 
 
@@ -80,7 +80,7 @@ def test_a_node_that_boots_is_expected_soon(state: str, usable: bool, is_changin
 
 
 def test_gpus_that_slurm_strands_are_told_at_the_second_reading_and_logged_once() -> None:
-    seen, stranded = SeenNodes(), replace(shown("a"), stranded_gpu_count=3)
+    seen, stranded = SeenNodes(), replace(shown("a"), used_gpus=(0, 1, 3))
     with capture_logs() as logs:
         assert _read(seen, stranded) == {}
         assert _read(seen, stranded) == {"a": 3}
@@ -91,12 +91,6 @@ def test_gpus_that_slurm_strands_are_told_at_the_second_reading_and_logged_once(
     assert "scontrol reconfigure" in logs[0]["cure"]
 
 
-def test_gpus_of_a_suspended_job_are_not_stranded() -> None:
-    seen, stranded = SeenNodes(), replace(shown("a"), stranded_gpu_count=3)
-    assert _read(seen, stranded, "a") == {}
-    assert _read(seen, stranded, "a") == {}
-
-
-def _read(seen: SeenNodes, one: SlurmNode, *held: str) -> Mapping[NodeName, int]:
+def _read(seen: SeenNodes, one: SlurmNode) -> Mapping[NodeName, int]:
     seen.apply((one,), 1.0)
-    return seen.stranded(lambda: frozenset(map(NodeName, held)))
+    return seen.stranded(QueueSnapshot(at_epoch_s=1.0, jobs=(), details={}))

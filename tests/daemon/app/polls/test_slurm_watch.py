@@ -19,6 +19,8 @@ from roost_engine.domain.events import (
     SharesSeen,
     WaitSoFar,
 )
+from roost_engine.domain.model import NodeName, Placement, Shape
+from roost_engine.domain.tier import Tier
 from roost_engine.testing.builders import node
 from roost_slurm.text.assoc_mgr import Association, AssocMgr
 from roost_slurm.text.partitions import Partition
@@ -253,6 +255,24 @@ async def test_numbers_of_array_tasks_lead_to_their_job_ids(site: Site) -> None:
     (first, second) = site.slurm.submit(gpus_per_node=1, array=range(2))
     await site.look()
     assert sorted(site.state.job_ids.values()) == [first, second]
+
+
+async def test_gpus_that_no_running_job_has_are_told_once_nodes_and_jobs_were_read_twice(
+    site: Site,
+) -> None:
+    class Forgetful(SlurmStandIn):
+        async def nodes(self) -> tuple[SlurmNode, ...]:
+            return tuple(replace(one, used_gpus=(0, 1, 5)) for one in await super().nodes())
+
+    slurm = site.slurm = Forgetful([node("n1")], now=lambda: site.now_s)
+    site.watch = site.watching(slurm)
+    (job_id,) = slurm.submit(gpus_per_node=2)
+    shape = Shape(node_count=1, gpus_per_node=2)
+    await slurm.pin(job_id, Placement((NodeName("n1"),), (0, 1), shape, Tier.NODE))
+    await site.look()
+    assert site.state.stranded_gpus == {}
+    await site.look()
+    assert site.state.stranded_gpus == {"n1": 1}
 
 
 class SlowToRise(SlurmStandIn):

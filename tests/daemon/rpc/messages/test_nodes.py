@@ -97,7 +97,7 @@ def test_uuids_are_told_in_the_order_asked_or_not_at_all(state: DaemonState) -> 
 def test_a_node_tells_how_many_gpus_slurm_has_stranded(state: DaemonState) -> None:
     state.stranded_gpus = {N1: 2}
     first, *_ = nodes.node_problems(state, N1, 4, None)
-    assert first == "slurmctld counts 2 GPUs as used, no job is there: scontrol reconfigure"
+    assert first == "slurmctld counts 2 GPUs as used that no job has: scontrol reconfigure"
     assert [*nodes.node_problems(state, NodeName("n2"), 4, None)] == [
         "no probe: links and load are unknown"
     ]

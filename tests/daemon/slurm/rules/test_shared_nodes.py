@@ -1,0 +1,71 @@
+"""Jobs that Slurm may start on CPUs that Roost counts as taken, and nodes of one user."""
+
+from typing import Any
+
+import pytest
+from tests.daemon.slurm.test_queue import detail
+
+from roost_slurm.text.partitions import Partition
+from roost_slurm.text.scheduling import Scheduling
+from roost_slurm.text.squeue import QueuedJob, SlurmJobState
+from roostd.slurm.rules.shared_nodes import cpu_sharing, users_of_nodes, why_left
+
+
+def partitions(**given: dict[str, Any]) -> dict[str, Partition]:
+    return {name: Partition(name=name, **fields) for name, fields in given.items()}
+
+
+@pytest.mark.parametrize(
+    ("over_subscribe", "asked", "left"),
+    [
+        ("YES:4", "YES", True),
+        ("YES:4", "OK", False),
+        ("YES:1", "YES", False),
+        ("NO", "YES", False),  # Slurm ignores --oversubscribe there
+        ("FORCE:4", "YES", False),  # squeue shows it of every job there
+    ],
+)
+def test_a_job_that_may_share_its_cpus_is_left_to_slurm(
+    over_subscribe: str, asked: str, left: bool
+) -> None:
+    partition = Partition(name="main", over_subscribe=over_subscribe)
+    job = QueuedJob(number=1, partition="main", over_subscribe=asked)
+    assert (why_left(partition, job) is not None) is left
+
+
+def test_a_partition_of_one_user_at_a_time_is_left_to_slurm() -> None:
+    job = QueuedJob(number=1, partition="main")
+    assert why_left(None, job) is None
+    assert why_left(Partition(name="main"), job) is None
+    assert "one user" in (why_left(Partition(name="main", is_for_one_user=True), job) or "")
+
+
+def test_cpus_are_shared_where_slurm_is_forced_to_or_suspends_lower_jobs() -> None:
+    plain = Scheduling()
+    by_tier = Scheduling(
+        preempt_type="preempt/partition_prio", preempt_modes=frozenset({"SUSPEND", "GANG"})
+    )
+    forced = partitions(
+        one={"over_subscribe": "FORCE:1"}, four={"over_subscribe": "FORCE:4"}, plain={}
+    )
+    assert cpu_sharing(forced, plain) == {"four"}
+    tiers = partitions(low={}, high={"tier": 10})
+    assert cpu_sharing(tiers, plain) == frozenset()
+    assert cpu_sharing(tiers, by_tier) == {"high"}
+    spared = partitions(low={"preempt_modes": frozenset({"OFF"})}, high={"tier": 10})
+    assert cpu_sharing(spared, by_tier) == frozenset()
+    requeued = partitions(low={"preempt_modes": frozenset({"REQUEUE"})}, high={"tier": 10})
+    assert cpu_sharing(requeued, by_tier) == frozenset()
+
+
+def test_running_jobs_that_are_exclusive_to_a_user_keep_their_nodes() -> None:
+    running: Any = {"state": SlurmJobState.RUNNING, "user_id": 7}
+    jobs = (
+        QueuedJob(number=1, nodes="n[1-2]", over_subscribe="USER", **running),
+        QueuedJob(number=2, nodes="n3", over_subscribe="NO", **running),  # 26.05
+        QueuedJob(number=3, nodes="n4", over_subscribe="NO", **running),
+        QueuedJob(number=4, over_subscribe="USER", user_id=7),
+        QueuedJob(number=5, nodes="n[", over_subscribe="USER", **running),
+    )
+    details = {2: detail(2, is_exclusive_to_user=True), 3: detail(3)}
+    assert users_of_nodes(jobs, details) == {"n1": 7, "n2": 7, "n3": 7}

@@ -1,0 +1,33 @@
+"""`roost-slurm release` for a person; test_orphaned_pins.py has `unpin`."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from tests.slurm_glue.guards.test_left_leases import NOW_S, Answering, leased
+from tests.slurm_glue.guards.test_orphaned_pins import beat
+
+from roost_slurm import cli
+from roost_slurm.guards import left_leases
+from roost_slurm.text.commands import Argv
+
+
+def test_the_command_names_the_jobs_and_says_what_is_wrong(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    slurm = Answering(leased(1), leased(2))
+    monkeypatch.setattr(left_leases.end_leases, "__defaults__", (slurm,))
+    monkeypatch.setattr(left_leases.end_leases, "__kwdefaults__", {"wall_clock": lambda: NOW_S})
+    assert cli.main(["release", "--runtime-folder", str(tmp_path)]) == 0
+    assert capsys.readouterr().out.split() == ["1", "2"]
+    beat(tmp_path, NOW_S)
+    assert cli.main(["release", "--runtime-folder", str(tmp_path)]) == cli.BAD_INPUT
+    assert "stop it first" in capsys.readouterr().err
+
+    def silent(argv: Argv, timeout_s: float) -> str:
+        raise subprocess.TimeoutExpired(argv, timeout_s)
+
+    beat(tmp_path, NOW_S - 60)
+    monkeypatch.setattr(left_leases.end_leases, "__defaults__", (silent,))
+    assert cli.main(["release", "--runtime-folder", str(tmp_path)]) == cli.BAD_INPUT
+    assert "scontrol ping" in capsys.readouterr().err
