@@ -60,7 +60,6 @@ POLICIES = (
     "roost-no-preemption",
     "roost-2026-11",
     "roost-2026-11-28",
-    "roost-2026-11-28-las",
     "roost-no-preemption-2026-11",
     "roost-no-preemption-2026-11-28",
     "fifo",

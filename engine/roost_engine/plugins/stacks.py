@@ -97,11 +97,11 @@ _ALL = (
     # The best of those simulated that know nothing about run times: docs/results/README.md.
     Stack(
         name="roost",
-        order=OrderKind.KNOWN_LEFT,
+        order=OrderKind.LAS,
         placement=PlacementKind.TIGHT_GANGS,
         gate=GateKind.UPLINK_DELAY,
         patience_s=inf,
-        preemption=PreemptionKind.KNOWN_LEFT_MOVES,
+        preemption=PreemptionKind.LAS_CLOSER_MOVES,
     ),
     Stack(
         name="roost-learned",

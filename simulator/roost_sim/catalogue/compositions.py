@@ -233,9 +233,9 @@ _PREEMPTIVE_ORDERS = (
     ("gittins-2d", "gittins-moves"),
 )
 
-# The stacks before docs/results/networks.md, before `roost` had longer leases, before it had
-# predictions of known jobs, and before the learned order trusted predictions as far as they proved
-# right (docs/results/order.md), to compare with. What they decide must not change:
+# The stacks as they were before docs/results/networks.md, and before `roost` had longer leases and
+# the learned order trusted predictions only as far as they proved right (docs/results/order.md), to
+# compare with. What they decide must not change:
 # tests/engine/test_decisions.py.
 DATED = (
     Composition(name="roost-2026-11", order="las", gate="delay", preemption="las-moves"),
@@ -245,13 +245,6 @@ DATED = (
         placement="tight-gangs",
         gate="uplink-delay",
         preemption="las-closer-moves:360",
-    ),
-    Composition(
-        name="roost-2026-11-28-las",
-        order="las",
-        placement="tight-gangs",
-        gate="uplink-delay",
-        preemption="las-closer-moves",
     ),
     Composition(
         name="roost-no-preemption-2026-11-28",

@@ -10,7 +10,7 @@ from roost_engine.domain.errors import ConfigError
 from roost_engine.plugins.plugins import Knowledge, Plugins
 from roost_engine.plugins.stacks import DEFAULT, STACKS, GateKind, OrderKind, PlacementKind, Stack
 from roost_engine.prediction.service import ServiceIndex
-from roost_engine.preemption.rules import KnownLeftMovesConfig
+from roost_engine.preemption.rules import LasMovesConfig
 from roost_engine.queue.learned_order import Fairness, LearnedOrderConfig
 from roostd.config.config import Config
 from roostd.config.loaded_config import load_config
@@ -45,13 +45,10 @@ def test_without_a_stack_line_roostd_has_the_default_stack() -> None:
 
 def test_given_parts_replace_those_of_the_stack() -> None:
     choice = config(
-        stack="roost",
-        gate={"kind": "open"},
-        engine={"patience_s": 60.0},
-        order={"kind": "known-left"},
+        stack="roost", gate={"kind": "open"}, engine={"patience_s": 60.0}, order={"kind": "las"}
     ).choice
 
-    assert choice.in_effect.order is OrderKind.KNOWN_LEFT
+    assert choice.in_effect.order is OrderKind.LAS
     assert (choice.in_effect.gate, choice.in_effect.patience_s) == (GateKind.OPEN, 60.0)
     # The order is the stack's own.
     assert choice.in_words == "roost, gate.kind open, engine.patience_s 60"
@@ -69,8 +66,8 @@ def test_the_journal_gets_the_choice() -> None:
 
 def test_rules_stop_jobs_of_the_partitions_that_allow_it_only() -> None:
     allowed = config(stack="roost", partitions={"a": {"preemption": True}, "b": {}})
-    assert allowed.choice.plugins((), Knowledge()).preemption == KnownLeftMovesConfig(
-        partitions=("a",), lease_s=1_800.0
+    assert allowed.choice.plugins((), Knowledge()).preemption == LasMovesConfig(
+        partitions=("a",), lease_s=1_800.0, serves_deferred=True
     )
     assert config(stack="roost").choice.plugins((), Knowledge()).preemption is None
 
@@ -90,10 +87,10 @@ def test_settings_show_the_part_of_the_stack_and_where_it_comes_from(tmp_path: P
 
     assert shown["stack"] == ("roost", f"{file}:1")
     assert shown["gate.kind"] == ("open", f"{file}:2")
-    assert shown["order.kind"] == ("known-left", "stack roost")
+    assert shown["order.kind"] == ("las", "stack roost")
     assert shown["policy.model"] == ("none", "stack roost")
     assert shown["engine.patience_s"] == ("never", "stack roost")
-    assert shown["preemption.lease_s"] == ("1800.0", "preemption.kind known-left-moves")
+    assert shown["preemption.lease_s"] == ("1800.0", "preemption.kind las-closer-moves")
     assert shown["gate.lease_s"] == ("null", "default")
 
 
@@ -132,7 +129,7 @@ def test_settings_show_the_part_of_the_stack_and_where_it_comes_from(tmp_path: P
         ),
         (
             "stack: roost\npreemption:\n  budget_per_hour: 4\n",
-            "roostd.yaml:3: preemption.budget_per_hour: kind known-left-moves does not have it;"
+            "roostd.yaml:3: preemption.budget_per_hour: kind las-closer-moves does not have it;"
             " remove it, or set preemption.kind: network",
         ),
         (

@@ -117,10 +117,10 @@ async def test_a_stack_named_in_the_configuration_stops_jobs_by_its_own_rule(
         (victim,) = slurm.submit(gpus=4, comment=SAVES)
         await daemon.until_running(kept, victim)
         assert daemon.daemon.state.engine.policy_names == {
-            "order": "known-left",
+            "order": "las",
             "gate": "delay",
             "score": "heuristic",
-            "preemption": "known-left-moves",
+            "preemption": "las-closer-moves",
             "run-times": "history",
         }
         (newcomer,) = slurm.submit(gpus=4)
