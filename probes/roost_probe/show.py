@@ -49,7 +49,8 @@ def symbol_matrix(topology: Topology) -> list[list[str]]:
         matrix[link.a][link.b] = matrix[link.b][link.a] = link.symbol
     for n, nic in enumerate(topology.nics):
         for gpu in range(gpu_count):
-            symbol = SYMBOLS[nic.gpu_levels[gpu]] if nic.gpu_levels else "?"
+            level = nic.gpu_levels[gpu]
+            symbol = "?" if level is None else SYMBOLS[level]
             matrix[gpu_count + n][gpu] = matrix[gpu][gpu_count + n] = symbol
         for m in range(nic_count):
             if m != n:
@@ -112,7 +113,7 @@ def format_json(topology: Topology, node: str) -> str:
                 "name": nic.name,
                 "pci_bus_id": nic.place.address,
                 "numa_node": nic.place.numa_node,
-                "gpu_levels": [level.name.lower() for level in nic.gpu_levels],
+                "gpu_levels": [level and level.name.lower() for level in nic.gpu_levels],
                 "bytes_per_s": nic.bytes_per_s,
             }
             for nic in topology.nics

@@ -3,6 +3,7 @@
 The simulator knows nothing of Slurm's part, so this is `roost_slurm.program` once more, in short.
 """
 
+import io
 import signal
 import sys
 
@@ -14,6 +15,9 @@ def main() -> None:
     is_met = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if is_met:  # within an import a KeyboardInterrupt shows a traceback, or is lost
         signal.signal(signal.SIGINT, signal.SIG_DFL)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # A locale without our signs gets escapes, not a traceback; stderr is so by itself.
+        sys.stdout.reconfigure(errors="backslashreplace")
     from roost_sim.cli import main as run
 
     if is_met:

@@ -1,6 +1,8 @@
 """Starts a program whose imports take long: Ctrl-C ends it quietly at any time."""
 
+import io
 import signal
+import sys
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -21,6 +23,7 @@ def run_program(load: Callable[[], Callable[[], Result]]) -> Result | int:
     Returns:
         What the program returned, or EXIT_INTERRUPTED.
     """
+    escape_what_the_locale_lacks()
     # A shell's background jobs ignore SIGINT, and continue to.
     is_met = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if is_met:
@@ -35,3 +38,12 @@ def run_program(load: Callable[[], Callable[[], Result]]) -> Result | int:
     finally:
         if is_met:
             signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def escape_what_the_locale_lacks() -> None:
+    """Print characters that the locale cannot encode as escapes, not as a traceback.
+
+    A user's name for a job may have them, and so have our tables. stderr is so by itself.
+    """
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")

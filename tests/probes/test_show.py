@@ -18,7 +18,7 @@ from roost_probe.show import (
 )
 
 
-def nic(name: str, *levels: Level) -> Nic:
+def nic(name: str, *levels: Level | None) -> Nic:
     return Nic(name, PciPath((f"{name}.0",), None), levels, Path("/sys"))
 
 
@@ -26,7 +26,7 @@ TOPOLOGY = Topology(
     driver_version="580.95.05",
     gpus=(GpuFacts(uuid="GPU-a", numa_nodes=(0,), cpu_affinity="0-31"), GpuFacts()),
     links=(Link(0, 1, Level.SYSTEM, nvlink_count=4, nvswitch=False),),
-    nics=(nic("mlx5_0", Level.SINGLE_SWITCH, Level.SYSTEM), nic("eth0")),
+    nics=(nic("mlx5_0", Level.SINGLE_SWITCH, Level.SYSTEM), nic("eth0", Level.SYSTEM, None)),
     nic_levels=((Level.INTERNAL, Level.HOST_BRIDGE), (Level.HOST_BRIDGE, Level.INTERNAL)),
     problems=("GPU 1 is lost",),
 )
@@ -39,17 +39,17 @@ LOAD = DriverLoad(
 
 def test_the_matrix_is_symmetric_with_gpus_before_nics() -> None:
     assert symbol_matrix(TOPOLOGY) == [
-        ["X", "NV4", "PIX", "?"],
+        ["X", "NV4", "PIX", "SYS"],
         ["NV4", "X", "SYS", "?"],
         ["PIX", "SYS", "X", "PHB"],
-        ["?", "?", "PHB", "X"],
+        ["SYS", "?", "PHB", "X"],
     ]
 
 
 def test_the_table_is_tabbed_as_nvidia_smi_writes_it() -> None:
     head, first, second, *_ = format_matrix(TOPOLOGY).split("\n")
     assert head == "\tGPU0\tGPU1\tNIC0\tNIC1\tCPU Affinity\tNUMA Affinity"
-    assert first == "GPU0\t X \tNV4\tPIX\t?\t0-31\t0"
+    assert first == "GPU0\t X \tNV4\tPIX\tSYS\t0-31\t0"
     assert second == "GPU1\tNV4\t X \tSYS\t?\tN/A\tN/A"
     assert "  NIC1: eth0" in format_matrix(TOPOLOGY)
 
@@ -65,7 +65,7 @@ def test_json_has_the_matrix_and_unknown_facts_as_null() -> None:
     assert document["matrix"] == symbol_matrix(TOPOLOGY)
     assert document["gpus"][1]["numa_node"] is None
     assert document["links"][0]["level"] == "system"
-    assert document["nics"][1]["gpu_levels"] == []
+    assert document["nics"][1]["gpu_levels"] == ["system", None]
     assert document["problems"] == ["GPU 1 is lost"]
 
 

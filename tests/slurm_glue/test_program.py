@@ -59,3 +59,17 @@ def test_its_exit_code_is_what_shells_report() -> None:
         check=False,
     )
     assert shell.returncode == EXIT_INTERRUPTED == 128 + signal.SIGINT
+
+
+def test_a_name_that_the_locale_lacks_is_printed_as_an_escape() -> None:
+    program = (
+        "from roost_slurm.program import run_program; run_program(lambda: lambda: print('训'))"
+    )
+    shown = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=os.environ | {"PYTHONIOENCODING": "latin-1"},
+    )
+    assert shown.stdout == "\\u8bad\n"

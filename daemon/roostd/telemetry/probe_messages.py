@@ -145,13 +145,19 @@ def read_hello(message: pb.Hello) -> ProbeHello:
 def gres_order(gpus: Sequence[pb.Gpu]) -> tuple[int, ...]:
     """Return the NVML indices in gres order.
 
-    That is by /dev minor number where every GPU has one of its own, otherwise NVML's order:
-    gres.conf lists /dev/nvidia0, 1, ...; NVML orders by PCI bus id.
+    That is by /dev minor number: gres.conf lists /dev/nvidia0, 1, ...; NVML orders by PCI bus id. A
+    lost GPU tells no number, and has one that no other GPU has: of 4 GPUs with the numbers 3, ?,
+    1, 0 the lost one is 2, so the order is 3, 2, 1, 0. Where that does not tell the numbers, as
+    with gaps in them, it is NVML's order.
     """
-    minors = {gpu.minor_number for gpu in gpus if gpu.HasField("minor_number")}
-    if len(minors) < len(gpus):
-        return tuple(range(len(gpus)))
-    return tuple(sorted(range(len(gpus)), key=lambda nvml: gpus[nvml].minor_number))
+    count = len(gpus)
+    by_minor = {gpu.minor_number: gpu.index for gpu in gpus if gpu.HasField("minor_number")}
+    untold = [gpu.index for gpu in gpus if not gpu.HasField("minor_number")]
+    if len(by_minor) + len(untold) < count or (untold and any(n >= count for n in by_minor)):
+        return tuple(range(count))
+    free = (number for number in range(count) if number not in by_minor)
+    by_minor |= dict(zip(free, untold, strict=False))
+    return tuple(by_minor[number] for number in sorted(by_minor))
 
 
 def check_sample(sample: pb.Sample, hello: ProbeHello) -> None:
@@ -329,8 +335,8 @@ def _nearest_nics(nics: Sequence[pb.Nic], nvml: int) -> tuple[int, ...]:
     levels = {
         position: nic.gpu_levels[nvml]
         for position, nic in enumerate(nics)
-        if nic.bytes_per_s > 0 and nvml < len(nic.gpu_levels)
-    }
+        if nic.bytes_per_s > 0 and nvml < len(nic.gpu_levels) and nic.gpu_levels[nvml]
+    }  # unspecified: of a lost GPU
     least = min(levels.values(), default=0)
     return tuple(position for position, level in levels.items() if level == least)
 

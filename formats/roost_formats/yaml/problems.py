@@ -62,7 +62,8 @@ def _one(
     source = fallback_source if place is None else sources[place]
     name, _, line = source.rpartition(":")
     order = (name, int(line)) if line.isdigit() else (source, 0)
-    return order, f"{source}: {'.'.join(path)}: {_problem(detail, path, root)}"
+    key = f"{'.'.join(path)}: " if path else ""  # none: a rule of the file as a whole
+    return order, f"{source}: {key}{_problem(detail, path, root)}"
 
 
 def _problem(detail: ErrorDetails, path: tuple[str, ...], root: type[BaseModel]) -> str:

@@ -193,7 +193,9 @@ def nearest_nics(topology: Topology, gres_indices: Sequence[int]) -> dict[str, s
         if index >= len(order):
             continue
         gpu = order[index]
-        levels = [(nic.gpu_levels[gpu], nic.name) for nic in topology.nics if nic.gpu_levels]
+        levels = [
+            (level, nic.name) for nic in topology.nics if (level := nic.gpu_levels[gpu]) is not None
+        ]
         if levels:
             nearest = [name for level, name in levels if level == min(levels)[0]]
             nics[str(index)] = nearest[index % len(nearest)]
@@ -201,12 +203,19 @@ def nearest_nics(topology: Topology, gres_indices: Sequence[int]) -> dict[str, s
 
 
 def gres_order(topology: Topology) -> list[int]:
-    """Return NVML indices in gres order: gres index i is the i-th lowest /dev/nvidia number."""
+    """Return NVML indices in gres order: gres index i is the i-th lowest /dev/nvidia number.
+
+    As in roostd: the number of a lost GPU, which tells none, is one that no other GPU has.
+    """
     minors = [gpu.minor_number for gpu in topology.gpus]
-    numbers = [minor for minor in minors if minor is not None]
-    if len(numbers) < len(minors):
-        return list(range(len(minors)))
-    return sorted(range(len(numbers)), key=lambda i: numbers[i])
+    by_minor = {minor: index for index, minor in enumerate(minors) if minor is not None}
+    untold = [index for index, minor in enumerate(minors) if minor is None]
+    count = len(minors)
+    if len(by_minor) + len(untold) < count or (untold and any(n >= count for n in by_minor)):
+        return list(range(count))
+    free = (number for number in range(count) if number not in by_minor)
+    by_minor |= dict(zip(free, untold, strict=False))
+    return [by_minor[number] for number in sorted(by_minor)]
 
 
 def _parse(line: bytes) -> dict[str, Any]:

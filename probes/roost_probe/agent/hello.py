@@ -55,7 +55,7 @@ def build_hello(
                 name=nic.name,
                 pci_bus_id=nic.place.address,
                 numa_node=nic.place.numa_node,
-                gpu_levels=[telemetry_pb2.AncestorLevel.ValueType(x) for x in nic.gpu_levels],
+                gpu_levels=[telemetry_pb2.AncestorLevel.ValueType(x or 0) for x in nic.gpu_levels],
                 bytes_per_s=nic.bytes_per_s,
             )
             for nic in topology.nics

@@ -100,7 +100,7 @@ class Nvml:
                 self._any_lost = True
                 problems.append(f"GPU {index} is lost: see dmesg for its XID; it needs a reset")
                 gpus.append(GpuFacts())
-        version = _optional(pynvml.nvmlSystemGetDriverVersion)
+        version = _attempt(pynvml.nvmlSystemGetDriverVersion)
         return DriverFacts(driver_version=version, gpus=tuple(gpus), problems=tuple(problems))
 
     def load(self) -> DriverLoad:
@@ -137,10 +137,10 @@ class Nvml:
         if self._handles is None:
             return
         if self._xids is not None:
-            _optional(self._xids.close)
+            _attempt(self._xids.close)
         for monitor in self._monitors.values():
-            _optional(monitor.close)
-        _optional(pynvml.nvmlShutdown)
+            _attempt(monitor.close)
+        _attempt(pynvml.nvmlShutdown)
         self._handles, self._xids, self._any_lost = None, None, False
         self._monitors = {}
 
@@ -153,14 +153,16 @@ class Nvml:
         except pynvml.NVMLError as error:
             cure = _CURES.get(error.value, "see dmesg and nvidia-smi")
             raise DriverFault(f"NVML failed to start ({error}): {cure}") from error
-        self._handles = [_handle(index) for index in range(count)]
+        self._handles = [
+            _attempt(pynvml.nvmlDeviceGetHandleByIndex, index) for index in range(count)
+        ]
         self._any_lost = None in self._handles
         self._xids = XidEvents(self._handles)
         if self._pcie is PcieSource.COUNTERS:
             self._monitors = {
                 address(handle): GpmRates(handle)
                 for handle in self._handles
-                if handle is not None and _has_monitor(handle)
+                if handle is not None and _attempt(has_monitor, handle)
             }
         return self._handles
 
@@ -182,7 +184,7 @@ class Nvml:
             levels=tuple(
                 None
                 if other is None or other is handle
-                else _optional_pair(pynvml.nvmlDeviceGetTopologyCommonAncestor, handle, other)
+                else _attempt(pynvml.nvmlDeviceGetTopologyCommonAncestor, handle, other)
                 for other in self._handles or ()
             ),
         )
@@ -266,23 +268,10 @@ def _optional(call: Callable[..., T], *arguments: Any) -> T | None:
         return None
 
 
-def _optional_pair(call: Callable[[Handle, Handle], int], a: Handle, b: Handle) -> int | None:
+def _attempt(call: Callable[..., T], *arguments: Any) -> T | None:
+    """Ask where a lost GPU is no news: which of them is lost shows when each is read by itself."""
     try:
-        return call(a, b)
-    except pynvml.NVMLError:
-        return None  # which of the two is lost shows when each is read by itself
-
-
-def _has_monitor(handle: Handle) -> bool:
-    try:
-        return has_monitor(handle)
-    except pynvml.NVMLError:
-        return False  # a lost one shows when it is read
-
-
-def _handle(index: int) -> Handle | None:
-    try:
-        return pynvml.nvmlDeviceGetHandleByIndex(index)
+        return call(*arguments)
     except pynvml.NVMLError:
         return None
 

@@ -16,7 +16,7 @@ class Nic:
 
     name: str
     place: PciPath
-    gpu_levels: tuple[Level, ...]  # [gpu]; empty where a GPU's place is unknown
+    gpu_levels: tuple[Level | None, ...]  # [gpu]; None where the GPU's place is unknown
     entry: Path  # its folder below /sys/class
     bytes_per_s: float | None = None  # sum of its ports, one direction; None: unknown, or no link
 
@@ -39,9 +39,8 @@ def find_nics(root: Path, gpu_addresses: Sequence[str]) -> tuple[Nic, ...]:
     for entry, place in _devices(root, tree):
         if place.address in nics:
             continue
-        levels = tuple(tree.level(place, gpu) for gpu in gpus if gpu is not None)
-        known_levels = levels if len(levels) == len(gpus) else ()
-        nics[place.address] = Nic(entry.name, place, known_levels, entry, _speed_bytes_per_s(entry))
+        levels = tuple(None if gpu is None else tree.level(place, gpu) for gpu in gpus)
+        nics[place.address] = Nic(entry.name, place, levels, entry, _speed_bytes_per_s(entry))
     return tuple(nics[address] for address in sorted(nics))
 
 

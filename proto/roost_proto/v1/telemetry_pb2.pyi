@@ -337,7 +337,7 @@ class Nic(_message.Message):
     """Bandwidth of all its ports in one direction; absent if not known or no port has a link."""
     @_builtins.property
     def gpu_levels(self) -> _containers.RepeatedScalarFieldContainer[Global___AncestorLevel.ValueType]:
-        """[gpu]: distance of this NIC to each GPU, in index order."""
+        """[gpu]: distance of this NIC to each GPU, in index order; unspecified where it is not known."""
 
     def __init__(
         self,

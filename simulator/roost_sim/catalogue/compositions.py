@@ -6,10 +6,12 @@ shares GPUs by the rule after an `@`: `roost@measured`.
 Page: docs/simulator/README.md.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from math import inf
+from pathlib import Path
+from typing import TypeVar
 
 from roost_engine.domain.errors import PolicyError
 from roost_engine.engine import EngineConfig
@@ -49,6 +51,8 @@ __all__ = [
     "ShapeRule",
     "find_policy",
 ]
+
+Model = TypeVar("Model")
 
 
 class PolicyNameError(SimError):
@@ -136,7 +140,7 @@ class Composition:
             history=_history(information, plugins),
         )
         if order.model is not None and policies.predictors is not None:
-            model = load_onnx_order(order.model, lambda: 0.0)  # no budget: results repeat
+            model = _loaded(load_onnx_order, order.model)
             policies = replace(policies, order=order_by(model, policies.predictors))
         elif order.kind is None:
             policies = replace(policies, order=order.build(information))
@@ -144,7 +148,7 @@ class Composition:
             policies = replace(policies, candidates=placement.candidates(information))
         if gate.model is not None:
             predictors = policies.predictors or Predictors(information.speed_table())
-            asked = ModelGate(load_onnx_gate(gate.model, lambda: 0.0), predictors)
+            asked = ModelGate(_loaded(load_onnx_gate, gate.model), predictors)
             policies = replace(policies, gate=asked, predictors=predictors)
         elif gate.numbers is None:
             policies = replace(policies, gate=gate.build(information))
@@ -186,19 +190,25 @@ def _history(information: PolicyInformation, plugins: Plugins) -> RunTimeHistory
 
 
 def _blend(information: PolicyInformation) -> RunTimeBlend | None:
+    path = information.predictions.model
+    if path is None:
+        return None
+    model = _loaded(load_onnx_run_times, path)
+    return RunTimeBlend(model=model, zero_epoch_s=information.zero_epoch_s)
+
+
+def _loaded(load: Callable[[Path, Callable[[], float]], Model], path: Path) -> Model:
     """Load a model with a clock that stands still: a slow machine must not change a result.
 
     Raises:
         SimError: the model cannot be loaded.
     """
-    path = information.predictions.model
-    if path is None:
-        return None
+    if not path.name:
+        raise SimError("a policy names no file of its model; want model:FILE")
     try:
-        model = load_onnx_run_times(path, lambda: 0.0)
+        return load(path, lambda: 0.0)
     except PolicyError as error:
         raise SimError(f"{path}: {error}") from error
-    return RunTimeBlend(model=model, zero_epoch_s=information.zero_epoch_s)
 
 
 # The six baselines of TopDRL's evaluation are not published; these are the best documented ones,

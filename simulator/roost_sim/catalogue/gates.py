@@ -42,7 +42,9 @@ class GatePart:
         numbers: of a gate that roostd has too: the engine's plug-ins make it from them, in place of
             `build`.
         model: the file of a trained gate, which decides in place of `build`.
-        waits_for_ever: whether the engine's limit on waits does not hold for it.
+        waits_for_ever: whether the engine's limit on waits, which begin with the submission, does
+            not hold for it. It does not for Slurm's own wait either, which begins with the first
+            offer: that may come later than the limit.
     """
 
     source: str
@@ -129,12 +131,14 @@ GATES: Mapping[str, GatePart] = {
     "switch-wait": GatePart(
         source=f"Slurm's --switches=1 with max_switch_wait: {MAX_SWITCH_WAIT_S:g} s for one rack",
         build=lambda information: SwitchWait(),
+        waits_for_ever=True,
     ),
     "easy-switches": GatePart(
         source="easy, and switch-wait",
         build=lambda information: SwitchWait(),
         patience_s=0.0,
         regime=Regime.LIMIT,
+        waits_for_ever=True,
     ),
     "always-wait": GatePart(
         source="takes only the closest tier that the job could ever have",

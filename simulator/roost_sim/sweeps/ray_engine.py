@@ -5,6 +5,7 @@ installed; trace and cluster are sent to them, so they need no files.
 """
 
 import os
+import socket
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -14,6 +15,7 @@ from roost_sim.errors import SimError
 from roost_sim.sweeps.sweep import Case, Failed, Finished, Sweep
 
 _AHEAD = 4  # tasks waiting at the cluster per core, so that none idles between two
+_CONNECT_S = 10.0
 
 
 class RayError(SimError):
@@ -89,6 +91,8 @@ def connect(address: str | None, process_count: int) -> Ray:
         RayError: no library, or no cluster at the address.
     """
     ray = _import_ray()
+    if address is not None:
+        _check_port(address)
     local = {"num_cpus": process_count, "include_dashboard": False}
     options = {"address": address} if address else {"address": "local", **local}
     for is_last in (address is not None, True):
@@ -102,6 +106,22 @@ def connect(address: str | None, process_count: int) -> Ray:
                 where, lines = address or "this machine", str(error).splitlines() or [repr(error)]
                 raise RayError(f"no Ray at {where}: {lines[0]}") from error
     return ray
+
+
+def _check_port(address: str) -> None:
+    """Refuse HOST:PORT where nothing listens: Ray tries for minutes there, deaf to Ctrl-C.
+
+    Raises:
+        RayError: no connection. "auto" and other words are left to Ray.
+    """
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not port.isdecimal():
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), _CONNECT_S).close()
+    except (OSError, OverflowError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise RayError(f"no Ray at {address}: {reason}") from error
 
 
 def _import_ray() -> Ray:

@@ -136,4 +136,4 @@ class _LineMeter:
 
     def _print(self) -> None:
         line = f"roost-sim: {self.ready} of {self.count} runs"
-        self.console.print(line, highlight=False)
+        self.console.print(line, highlight=False, soft_wrap=True)

@@ -26,10 +26,10 @@ from roost_sim.traces.rows import (
     Row,
     TraceCollector,
     Unusable,
-    open_trace,
     short_name,
     status_of,
 )
+from roost_sim.traces.text_file import open_trace
 from roost_sim.traces.time_limits import limit_in_s, slurm_limit_s
 from roost_sim.traces.trace import LABELS, UNKNOWN, Labels, Status, Trace
 
@@ -175,18 +175,23 @@ def find_columns(header: Sequence[str], source: str) -> Columns:
     Raises:
         TraceError: names the missing column and what it may be called.
     """
-    position = {name.strip().lower(): index for index, name in enumerate(header)}
+    names = [name.strip().lower() for name in header]
+    used = {name for options in NAMES.values() for name in options}
+    for name in used.intersection(names):
+        if names.count(name) > 1:
+            raise TraceError(source, 1, f"the header has {names.count(name)} columns {name}")
+    position = {name: index for index, name in enumerate(names)}
     found = {
-        key: next((position[name] for name in names if name in position), None)
-        for key, names in NAMES.items()
+        key: next((position[name] for name in options if name in position), None)
+        for key, options in NAMES.items()
     }
     if found["submit"] is None and found["submit_time"] is None:
-        raise TraceError(source, 1, "no column submit_s or submit_time in the header")
+        raise _missing("submit_s or submit_time", header, source)
     duration, gpus = found["duration"], found["gpus"]
     if duration is None:
-        raise TraceError(source, 1, "no column duration_s or duration in the header")
+        raise _missing("duration_s or duration", header, source)
     if gpus is None:
-        raise TraceError(source, 1, "no column num_gpus, gpu_num or gpu_count in the header")
+        raise _missing("num_gpus, gpu_num or gpu_count", header, source)
     return Columns(
         width=len(header),
         submit=found["submit"],
@@ -211,6 +216,11 @@ def find_columns(header: Sequence[str], source: str) -> Columns:
         wait=found["wait"],
         is_array=found["is_array"],
     )
+
+
+def _missing(wanted: str, header: Sequence[str], source: str) -> TraceError:
+    there = ", ".join(name.strip() for name in header)[:200] or "is empty"
+    return TraceError(source, 1, f"no column {wanted} in the header: {there}")
 
 
 def epoch_of(text: str) -> float:

@@ -11,8 +11,9 @@ from roost_sim.errors import TraceError
 from roost_sim.traces.csv_file import read_csv
 from roost_sim.traces.journal_file import is_journal, read_journal
 from roost_sim.traces.philly_file import read_philly
-from roost_sim.traces.rows import LoadedTrace, open_trace
-from roost_sim.traces.sacct_file import is_sacct, read_sacct
+from roost_sim.traces.rows import LoadedTrace
+from roost_sim.traces.sacct_file import COMMAND, is_sacct, read_sacct
+from roost_sim.traces.text_file import open_trace
 
 
 class Format(Enum):
@@ -78,7 +79,7 @@ def detect_format(path: Path) -> Format:
     """Detect a trace's format by its first bytes.
 
     Raises:
-        TraceError: the file cannot be read, or is empty.
+        TraceError: the file cannot be read, is empty, or is another JSON than Philly's array.
     """
     if is_journal(path):
         return Format.JOURNAL
@@ -88,4 +89,7 @@ def detect_format(path: Path) -> Format:
         raise TraceError(str(path), None, "the file is empty")
     if first_line.lstrip().startswith("["):
         return Format.PHILLY
+    if first_line.lstrip().startswith("{"):
+        reason = "is JSON, but not Philly's array of jobs; sacct writes a trace with"
+        raise TraceError(str(path), 1, f"{reason}: {COMMAND}")
     return Format.SACCT if is_sacct(first_line) else Format.CSV

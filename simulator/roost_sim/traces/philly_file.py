@@ -18,10 +18,10 @@ from roost_sim.traces.rows import (
     Row,
     TraceCollector,
     Unusable,
-    open_trace,
     short_name,
     status_of,
 )
+from roost_sim.traces.text_file import open_trace
 from roost_sim.traces.trace import UNKNOWN
 
 _NO_TIME = (None, "", "None")

@@ -4,17 +4,11 @@ Clean rows are added by the chunk, so that a million of them load in a few secon
 bad row is read again row by row, so that each message names its line.
 """
 
-import gzip
-import io
 import math
-import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
-from pathlib import Path
-from typing import TextIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -370,25 +364,3 @@ def status_of(text: str) -> Status:
     if status is None:
         raise Unusable("unknown status", text)
     return status
-
-
-@contextmanager
-def open_trace(path: Path) -> Iterator[TextIO]:
-    """Open a text file, plain or gzip by its content.
-
-    Bytes that are not UTF-8 become escapes: a job's name in Latin-1 must not make the whole trace
-    unreadable, and different names stay different.
-
-    Raises:
-        TraceError: it cannot be opened, or read to its end.
-    """
-    try:
-        with path.open("rb") as raw:
-            is_gzip = raw.read(2) == b"\x1f\x8b"
-            raw.seek(0)
-            binary = gzip.GzipFile(fileobj=raw) if is_gzip else raw
-            with io.TextIOWrapper(binary, "utf-8-sig", "backslashreplace", newline="") as text:
-                yield text
-    except (OSError, EOFError, zlib.error) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise TraceError(str(path), None, reason) from error

@@ -21,10 +21,10 @@ from roost_sim.traces.rows import (
     Row,
     TraceCollector,
     Unusable,
-    open_trace,
     short_name,
     status_of,
 )
+from roost_sim.traces.text_file import open_trace
 from roost_sim.traces.time_limits import limit_in_minutes_s, slurm_limit_s
 from roost_sim.traces.trace import UNKNOWN
 
@@ -38,10 +38,10 @@ _NEEDED = (("JobID",), ("Submit",), ("ElapsedRaw", "Elapsed"), ("AllocTRES", "Re
 _FREE_TEXT = frozenset(
     {"jobname", "comment", "admincomment", "systemcomment", "submitline", "workdir", "extra"}
 )
-_SEPARATORS = "|,;\t"
+_SEPARATORS = "|,;\t^~#@!&"  # none of them is in a time, a TRES or a job id
 _ELAPSED = re.compile(r"(?:(\d{1,9})-)?(?:(\d{1,9}):)?(\d{1,9}):(\d{1,9})(?:\.\d+)?", re.ASCII)
 _ANY_GPU_TRES = re.compile(r"(?:^|,)gres/gpu(?=[:=,]|$)", re.ASCII)
-_GPU_TRES = re.compile(r"(?:^|,)gres/gpu(:[^=,]*)?=(\d+)", re.ASCII)
+_GPU_TRES = re.compile(r"(?:^|,)gres/gpu(:[^=,]*)?=(\d+)(?=,|$)", re.ASCII)
 _TRES_PART = re.compile(r"[a-z]+(?:/[^=,]+)?=[^=,]+")
 _EPOCH = re.compile(r"\d{1,11}", re.ASCII)  # SLURM_TIME_FORMAT=%s
 _NO_TIME = ("", "unknown", "none")
@@ -95,7 +95,7 @@ def read_sacct(path: Path, *, strict: bool = False) -> LoadedTrace:
 
     Args:
         path: with sacct's header line; the fields may stand in any order, separated by `|`, a
-            comma, a semicolon or a tab.
+            comma, a semicolon, a tab or one of `^~#@!&`.
         strict: raise at the first bad row.
 
     Raises:
@@ -134,16 +134,21 @@ def _split(line: str, separator: str) -> list[str]:
 
 
 def _with_whole_tres(cells: Sequence[str]) -> list[str]:
-    """Join the parts of a TRES list that its own commas have split: cpu=8, gres/gpu=2."""
+    """Join the parts of a TRES list that its own commas have split: cpu=8, gres/gpu=2.
+
+    A list has each TRES once. So of cpu=8, gres/gpu=2, cpu=4 the last begins the next column.
+    """
     joined = list[str]()
-    is_open = False  # whether the cell before is part of a list
+    names = set[str]()  # of the list that the cell before is part of
     for cell in cells:
+        name = cell.partition("=")[0].strip()
         is_part = _TRES_PART.fullmatch(cell.strip()) is not None
-        if is_part and is_open:
+        if is_part and names and name not in names:
             joined[-1] += f",{cell}"
+            names.add(name)
         else:
             joined.append(cell)
-        is_open = is_part
+            names = {name} if is_part else set()
     return joined
 
 

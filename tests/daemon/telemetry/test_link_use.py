@@ -70,6 +70,13 @@ def test_gpus_are_renumbered_before_their_cards_are_looked_up() -> None:
     assert busy[:, 2].tolist() == pytest.approx([1.0, 0.5, 1.0, 1.0])
 
 
+def test_a_card_at_an_unknown_distance_is_not_the_nearest() -> None:
+    told = sample(nic_tx_bytes_per_s=floats(5e9, 10e9))
+    busy = busy_fracs(report(with_nics((10e9, (0, 2, 6, 0)), (10e9, (0, 6, 2, 5))), told))
+    assert busy is not None
+    assert busy[:, 2].tolist() == pytest.approx([0.5, np.nan, 1.0, 1.0], nan_ok=True)
+
+
 @pytest.mark.parametrize("speed", [-1.0, float("nan"), 1e30])
 def test_a_card_of_an_absurd_speed_is_refused(speed: float) -> None:
     with pytest.raises(ProbeError, match="want speeds of 0 to"):

@@ -19,9 +19,19 @@ def test_gpus_come_in_the_order_of_their_device_files() -> None:
     assert read.links.score((0, 1)) == 20
 
 
-@pytest.mark.parametrize("minors", [[None] * 4, [0, 1, None, 3], [0, 0, 1, 2]])
+@pytest.mark.parametrize("minors", [[None] * 4, [0, 1, None, 3], [0, 0, 1, 2], [None, 9, 2, 1]])
 def test_nvml_s_order_stands_where_minors_are_unknown(minors: list[int | None]) -> None:
     assert read_hello(hello(minors=minors)).order == (0, 1, 2, 3)
+
+
+def test_a_lost_gpu_keeps_the_others_at_their_device_files() -> None:
+    """Otherwise the fault counts for another GPU, and jobs are placed on the lost one."""
+    read = read_hello(hello(minors=[3, None, 1, 0]))
+    told = sample()
+    told.lost_mask = 0b0010
+
+    assert read.order == (3, 2, 1, 0)
+    assert faults(told, read.order) == {2: "lost"}
 
 
 def test_load_follows_the_gpus() -> None:

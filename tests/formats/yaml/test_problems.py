@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Literal, TypeAlias
 
 import pytest
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from roost_formats.yaml.problems import describe
 
@@ -68,6 +68,18 @@ def problems(
 )
 def test_a_wrong_value_is_told_with_the_value_wanted(values: dict[str, Any], problem: str) -> None:
     assert problems(values) == [problem]
+
+
+def test_a_rule_of_the_whole_file_names_no_key() -> None:
+    class Pair(Strict):
+        left: int = 0
+        right: int = 0
+
+        @model_validator(mode="after")
+        def _one_of_two(self) -> "Pair":
+            raise ValueError("want left or right")
+
+    assert problems({}, root=Pair) == ["f:1: want left or right"]
 
 
 def test_a_missing_key_is_named() -> None:

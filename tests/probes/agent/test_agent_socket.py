@@ -4,7 +4,7 @@ import asyncio
 import json
 import os
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
@@ -23,9 +23,11 @@ from roost_probe.node.pci import Level, PciPath
 from roost_probe.node.topology import Topology
 from roost_probe.testing.server import FakeDaemon
 from roost_proto.v1 import placement_pb2
+from roost_proto.v1 import telemetry_pb2 as pb
+from roostd.telemetry import probe_messages
 
 
-def topology(minors: list[int | None], nics: dict[str, list[Level]]) -> Topology:
+def topology(minors: list[int | None], nics: Mapping[str, Sequence[Level | None]]) -> Topology:
     """A topology of GPUs by minor number, and of NICs by their level to each GPU."""
     return Topology(
         driver_version=None,
@@ -264,9 +266,30 @@ async def test_a_place_where_no_socket_can_be_is_an_error_of_the_settings(
             pass
 
 
-def test_gres_order_is_by_minor_number_where_all_are_known() -> None:
-    assert gres_order(topology([10, 2, 9], {})) == [1, 2, 0]
-    assert gres_order(topology([10, None, 9], {})) == [0, 1, 2]
+@pytest.mark.parametrize(
+    ("minors", "order"),
+    [
+        ([10, 2, 9], [1, 2, 0]),
+        ([3, None, 1, 0], [3, 2, 1, 0]),  # a lost GPU has the number that is left
+        ([None, 3, None, 0], [3, 0, 2, 1]),
+        ([None, None], [0, 1]),
+        ([10, None, 9], [0, 1, 2]),  # the lost one may be any of /dev/nvidia0 to 8
+        ([0, 0, 1], [0, 1, 2]),
+        ([], []),
+    ],
+)
+def test_gres_order_is_by_minor_number_where_these_are_known(
+    minors: list[int | None], order: list[int]
+) -> None:
+    assert gres_order(topology(minors, {})) == order
+    hello = pb.Hello(gpus=[pb.Gpu(index=index, minor_number=n) for index, n in enumerate(minors)])
+    assert probe_messages.gres_order(hello.gpus) == tuple(order)
+
+
+def test_a_lost_gpu_leaves_the_others_their_nearest_nics() -> None:
+    nics = {"a": [Level.SYSTEM, None, Level.SYSTEM], "b": [Level.SINGLE_SWITCH, None, Level.SYSTEM]}
+    found = nearest_nics(topology([0, None, 2], nics), [0, 1, 2])
+    assert found == {"0": "b", "2": "a"}
 
 
 def test_equally_near_nics_are_shared_out() -> None:

@@ -11,7 +11,9 @@ from roost_proto.v1 import telemetry_pb2
 
 
 def topology(*gpus: GpuFacts, problems: tuple[str, ...] = ()) -> Topology:
-    nic = Nic("mlx5_0", PciPath(("pci0000:00", "0000:40:00.0"), 1), (Level.INTERNAL,), Path("/"))
+    nic = Nic(
+        "mlx5_0", PciPath(("pci0000:00", "0000:40:00.0"), 1), (Level.INTERNAL, None), Path("/")
+    )
     link = Link(0, 1, Level.SYSTEM, nvlink_count=4, nvswitch=True)
     return Topology("580.95.05", gpus, (link,), (nic,), (), problems)
 
@@ -47,7 +49,10 @@ def test_links_and_nics_keep_their_levels() -> None:
         a=0, b=1, level=telemetry_pb2.ANCESTOR_LEVEL_SYSTEM, nvlink_count=4, nvswitch=True
     )
     assert (built.nics[0].pci_bus_id, built.nics[0].numa_node) == ("0000:40:00.0", 1)
-    assert list(built.nics[0].gpu_levels) == [telemetry_pb2.ANCESTOR_LEVEL_INTERNAL]
+    assert list(built.nics[0].gpu_levels) == [
+        telemetry_pb2.ANCESTOR_LEVEL_INTERNAL,
+        telemetry_pb2.ANCESTOR_LEVEL_UNSPECIFIED,
+    ]
     assert not built.nics[0].HasField("bytes_per_s")
 
 

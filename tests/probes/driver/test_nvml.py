@@ -204,6 +204,18 @@ async def test_a_gpu_lost_between_two_readings_leaves_the_others_readable(
     assert (await process.load()).gpus[5].lost is False
 
 
+@pytest.mark.parametrize("call", ["nvmlEventSetCreate", "nvmlSystemGetDriverVersion"])
+async def test_a_lost_gpu_in_the_answer_of_the_whole_driver_hides_no_other(
+    fake_node: FakeNodeFactory, nvml_process: ProcessFactory, call: str
+) -> None:
+    lost = 15  # NVML_ERROR_GPU_IS_LOST
+    fake_node(f"{{topology: bridges4, faults: [{{kind: error, call: {call}, code: {lost}}}]}}")
+
+    facts = await nvml_process().facts()
+
+    assert ([gpu.uuid != "" for gpu in facts.gpus], facts.problems) == ([True] * 4, ())
+
+
 async def test_faults_of_a_description_are_injected(
     fake_node: FakeNodeFactory, nvml_process: ProcessFactory
 ) -> None:

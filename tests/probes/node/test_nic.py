@@ -83,12 +83,14 @@ def test_a_net_device_below_a_virtio_device_is_found_at_its_pci_place(tmp_path: 
     assert (nic.name, nic.place.address, nic.place.numa_node) == ("eth0", "0000:00:03.0", None)
 
 
-def test_a_gpu_that_sysfs_does_not_know_leaves_distances_unknown(tmp_path: Path) -> None:
+def test_a_gpu_that_sysfs_does_not_know_leaves_its_own_distance_unknown(tmp_path: Path) -> None:
     add_nic(tmp_path, "net", "eth0", add_device(tmp_path, "pci0000:00/0000:00:03.0"))
+    add_device(tmp_path, "pci0000:00/0000:00:04.0")
 
-    (nic,) = find_nics(tmp_path, ["0000:99:00.0"])
+    (nic,) = find_nics(tmp_path, ["0000:99:00.0", "", "0000:00:04.0"])
 
-    assert nic.gpu_levels == ()
+    assert nic.gpu_levels[:2] == (None, None)
+    assert nic.gpu_levels[2] is not None
 
 
 def test_without_numa_information_other_host_bridges_are_near_on_one_node_only(

@@ -4,6 +4,7 @@ import re
 from math import inf
 
 import pytest
+from tests.simulator.hand_worked import NO_INFORMATION
 
 from roost_engine.engine import EngineConfig, Passing
 from roost_sim.catalogue.compositions import (
@@ -12,6 +13,7 @@ from roost_sim.catalogue.compositions import (
     Regime,
     find_policy,
 )
+from roost_sim.errors import SimError
 
 SHORT_NAMES = (
     *("fifo", "sjf", "srtf", "las", "srsf", "drf", "tetris", "optimus", "themis", "gandiva"),
@@ -76,3 +78,16 @@ def test_agents_may_be_kept_from_forwarding() -> None:
 def test_a_wrong_name_says_what_is_nearest(name: str, complaint: str) -> None:
     with pytest.raises(PolicyNameError, match=re.escape(complaint)):
         find_policy(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "complaint"),
+    [
+        ("fifo+strict+model:/none.onnx", "/none.onnx: none.json cannot be read"),
+        ("fifo+strict+patient-model:", "names no file of its model; want model:FILE"),
+        ("selector:/none.onnx+strict", "/none.onnx: none.json cannot be read"),
+    ],
+)
+def test_a_model_that_cannot_be_loaded_is_named(name: str, complaint: str) -> None:
+    with pytest.raises(SimError, match=re.escape(complaint)):
+        find_policy(name).build(NO_INFORMATION)

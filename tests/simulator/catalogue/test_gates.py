@@ -3,11 +3,14 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
+import pytest
 from tests.simulator.hand_worked import NO_INFORMATION, job_arrival, starts_on_one_node
-from tests.simulator.simulated import cluster, times
+from tests.simulator.simulated import arrival, cluster, times
 
 from roost_engine.engine import Engine, EngineConfig
+from roost_engine.testing.builders import shape
 from roost_sim.catalogue.compositions import find_policy
+from roost_sim.policies.gate.switch_wait import MAX_SWITCH_WAIT_S
 from roost_sim.runs.driver import Driver
 from roost_sim.traces.arrival import Arrival
 from roost_sim.worlds.world import FullSpeed
@@ -37,3 +40,14 @@ def test_the_open_gate_lets_small_jobs_pass_a_large_one_for_ever() -> None:
     patient = starts_on_one_node("fifo+consolidation+patient", *jobs)["2"]
     starved = starts_on_one_node("fifo", *jobs)["2"]
     assert patient < 1000 < 2900 < starved
+
+
+@pytest.mark.parametrize("gate", ["switch-wait", "easy-switches"])
+def test_slurms_wait_for_a_switch_begins_with_the_first_offer_however_late(gate: str) -> None:
+    days_40_s = 40 * 86_400.0  # more than the engine lets any gate wait from the submission
+    policy = find_policy(f"fifo+consolidation+{gate}+none")
+    engine = Engine(policy.engine_config(EngineConfig()), policy.build(NO_INFORMATION))
+    gang = arrival("3", 1.0, 60.0, 16, shape(8, 2))
+    jobs = [arrival("1", 0.0, days_40_s, 8), arrival("2", 0.0, days_40_s, 8), gang]
+    outcome = Driver(engine, FullSpeed()).run(cluster(2, racks=2), jobs)
+    assert times(outcome)["3"][0] == days_40_s + MAX_SWITCH_WAIT_S

@@ -2,6 +2,7 @@
 
 import os
 import re
+import socket
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -38,6 +39,20 @@ class LateRay:
 
     def shutdown(self) -> None:
         self.calls.append("shutdown")
+
+
+@pytest.mark.parametrize("scheme", ["", "ray://"])
+def test_an_address_where_nothing_listens_is_refused_without_asking_ray(
+    monkeypatch: pytest.MonkeyPatch, scheme: str
+) -> None:
+    late = LateRay()
+    monkeypatch.setattr(ray_engine, "import_module", lambda name: late)
+    with socket.socket() as unused:  # bound and not listening: connections are refused
+        unused.bind(("127.0.0.1", 0))
+        address = f"{scheme}127.0.0.1:{unused.getsockname()[1]}"
+        with pytest.raises(RayError, match=f"^no Ray at {address}: Connection refused$"):
+            connect(address, 1)
+    assert late.calls == []
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from tests.conftest import missing
 
 from roost_sim.errors import TraceError
 from roost_sim.traces.formats import load_trace
+from roost_sim.traces.rows import Unusable
 from roost_sim.traces.sacct_file import COMMAND, gpus_of
 from roost_sim.traces.trace import Status
 from roost_slurm.testing.availability import LocalSlurmUnavailable
@@ -99,6 +100,12 @@ def test_gpus_of_a_tres_list(tres: str, count: int) -> None:
     assert gpus_of(tres) == count
 
 
+@pytest.mark.parametrize("tres", ["gres/gpu=1K", "gres/gpu:a100=0.5,cpu=1", "gres/gpu=2x"])
+def test_gpus_that_are_no_whole_number_are_not_cut_to_one(tres: str) -> None:
+    with pytest.raises(Unusable, match="cannot be counted"):
+        gpus_of(tres)
+
+
 HEADER = COMMAND.rpartition(" -o ")[2].replace(",", "|")
 ROWS = (
     "201|ada|vision|gpu|high|2026-03-01T10:00:00|2026-03-01T10:05:00|600|1-00:00:00|2|"
@@ -133,7 +140,7 @@ def test_every_column_of_the_documented_command(tmp_path: Path) -> None:
     assert trace.ended_s().tolist() == [900.0, 120.0, 150.0]
 
 
-@pytest.mark.parametrize("separator", [",", ";", "\t"])
+@pytest.mark.parametrize("separator", [",", ";", "\t", "^", "~", "#"])
 def test_other_separators_and_orders_of_columns(tmp_path: Path, separator: str) -> None:
     header = ("State", "AllocTRES", "ElapsedRaw", "Submit", "JobID", "Timelimit")
     row = ("COMPLETED", "cpu=8,gres/gpu=4,node=1", "60", "2026-03-01T10:00:00", "7", "02:00:00")
@@ -142,6 +149,16 @@ def test_other_separators_and_orders_of_columns(tmp_path: Path, separator: str) 
     assert (trace.gpu_count.tolist(), trace.time_limit_s.tolist()) == ([4], [7_200.0])
     quoted = written(tmp_path, separator.join(header), separator.join(f'"{cell}"' for cell in row))
     assert load_trace(quoted, strict=True).trace.gpu_count.tolist() == [4]
+
+
+def test_the_documented_columns_with_commas_keep_two_lists_of_tres_apart(tmp_path: Path) -> None:
+    row = "7,ada,vision,gpu,high,2026-03-01T10:00:00,2026-03-01T10:05:00,60,02:00:00,1,"
+    held = "billing=8,cpu=8,gres/gpu:a100=4,gres/gpu=4,node=1"
+    path = written(
+        tmp_path, HEADER.replace("|", ","), f"{row}{held},cpu=8,gres/gpu=2,COMPLETED,a,b"
+    )
+    trace = load_trace(path, strict=True).trace
+    assert (trace.gpu_count.tolist(), trace.job_name.of(0)) == ([4], "a,b")
 
 
 def test_lines_that_end_with_a_separator_as_sacct_p_writes_them(tmp_path: Path) -> None:
