@@ -25,7 +25,7 @@ import numpy as np
 from roost_engine.domain.events import Event, Tick
 from roost_engine.domain.model import JobId
 from roost_engine.engine import Engine
-from roost_engine.forecast.arrival_log import ArrivalLog
+from roost_engine.forecast.arrival_log import ArrivalLog, LoggedArrival
 from roost_engine.forecast.calibration import Calibration
 from roost_engine.forecast.forecast import Forecast, ForecastConfig, forecast, plays
 from roost_engine.forecast.snapshot import Snapshot
@@ -56,6 +56,7 @@ class Observer:
         forecasts, corrected: receive what the plays say, and what roostd would say.
         starts_s: receive when the jobs of each snapshot started next.
         survey_s, forecast_s: receive how long each took.
+        arrivals: receives the jobs that came, with what was expected of their run times then.
         learning_count: forecasts so far that only the correction has seen.
     """
 
@@ -69,6 +70,7 @@ class Observer:
     starts_s: list[dict[JobId, float]] = field(default_factory=list)
     survey_s: list[float] = field(default_factory=list)
     forecast_s: list[float] = field(default_factory=list)
+    arrivals: dict[JobId, LoggedArrival] = field(default_factory=dict)
     learning_count: int = 0
     _calibration: Calibration = field(default_factory=Calibration)
     _awaited: list[tuple[int, JobId]] = field(default_factory=list)
@@ -90,6 +92,7 @@ class Observer:
                 began_s = time.process_time()
                 self.snapshots.append(complete(engine, log, at_s))
                 self.survey_s.append(time.process_time() - began_s)
+                self.arrivals.update((past.job.job_id, past) for past in log)
                 if self.draws:
                     self._forecast(self.snapshots[-1])
             elif at_s in learning:
@@ -152,6 +155,7 @@ class Tally:
     error_s: list[float] = field(default_factory=list)
     log_error: list[float] = field(default_factory=list)
     width_s: list[float] = field(default_factory=list)
+    width_factor: list[float] = field(default_factory=list)
     ends_inside: list[bool] = field(default_factory=list)
     moment_fracs: list[float] = field(default_factory=list)
 
@@ -178,6 +182,7 @@ class Tally:
             ratio = (start_s + SOON_S) / (middle_s + SOON_S)
             self.log_error.append(abs(np.log(ratio)) if ratio else np.inf)
             self.width_s.append(high_s - low_s)
+            self.width_factor.append((high_s + SOON_S) / (low_s + SOON_S))
             self.ends_inside.append(expected.end.low_s <= end_s <= expected.end.high_s)
         self.inside += inside
         if inside:
@@ -194,6 +199,7 @@ class Tally:
             "median_error_min": round(float(np.median(self.error_s)) / 60, 1),
             "median_error_factor": round(float(np.exp(np.median(self.log_error))), 2),
             "median_width_min": round(float(np.median(self.width_s)) / 60, 1),
+            "median_width_factor": round(float(np.median(self.width_factor)), 1),
         }
 
 
@@ -219,6 +225,7 @@ def calibrate(options: argparse.Namespace) -> dict[str, object]:
                 found_here = tally.figures().items()
                 figures |= {f"{prefix}{half}{key}": value for key, value in found_here}
     waiting = [len(snapshot.waiting) for snapshot in observer.snapshots]
+    figures |= run_time_figures(observer.arrivals.values())
     return figures | {
         "learning_forecasts": observer.learning_count,
         "waiting_median": float(np.median(waiting)),
@@ -227,6 +234,20 @@ def calibrate(options: argparse.Namespace) -> dict[str, object]:
         "forecast_most_s": round(max(took_s), 3),
         "survey_median_ms": round(1e3 * float(np.median(observer.survey_s)), 2),
         "survey_most_ms": round(1e3 * max(observer.survey_s), 2),
+    }
+
+
+def run_time_figures(arrivals: Iterable[LoggedArrival]) -> dict[str, float]:
+    """Return how many run times were inside the 80 % interval that was expected at submission."""
+    ended = [(past.run_s, past.times) for past in arrivals if past.run_s is not None]
+    if not ended:
+        return {}
+    below = [run_s < times.quantile_s(0.1) for run_s, times in ended]
+    above = [run_s > times.quantile_s(0.9) for run_s, times in ended]
+    return {
+        "runs": len(ended),
+        "runs_below_frac": round(float(np.mean(below)), 3),
+        "runs_above_frac": round(float(np.mean(above)), 3),
     }
 
 

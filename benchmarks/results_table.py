@@ -4,7 +4,9 @@
 
 One table a load, policies by their average job completion time; where several files have the
 same policy, the file with most seeds counts. With `--by-load` one table of the job times over those
-of the first policy, a column a load, policies by the last of them.
+of the first policy, a column a load, policies by the last of them. With `--ratios-to POLICY` one
+table of hours and of ratios to a policy of the same seeds; ± is the half-width of a 95 % interval
+by Student's t over seeds.
 """
 
 import argparse
@@ -12,6 +14,8 @@ import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
+
+from roost_sim.sweeps.intervals import mean_of
 
 Summary: TypeAlias = Mapping[str, Any]
 
@@ -91,12 +95,65 @@ def by_load(found: Iterable[Summary]) -> str:
     return "\n".join(lines)
 
 
+def ratios_to(baseline: str, paths: Iterable[Path]) -> str:
+    """One table for all loads: hours, job times and 99th percentiles over a policy's, and stops."""
+    runs: dict[tuple[float, str], dict[int, Summary]] = {}
+    for path in paths:
+        for found in json.loads(path.read_text(encoding="utf-8")):
+            if not found.get("summary"):
+                key = found["load"] or 0.0, found["policy"]
+                runs.setdefault(key, {})[found["seed"]] = found
+    loads = sorted({load for load, _ in runs})
+    columns = ("hours", f"÷ `{baseline}`", "p99 ÷", "stops", "comm. share")
+    head = [
+        "policy",
+        "seeds",
+        *(f"{load:g}: {columns[0]} | {' | '.join(columns[1:])}" for load in loads),
+    ]
+    lines = [f"| {' | '.join(head)} |", "|---" * (2 + len(columns) * len(loads)) + "|"]
+    cells: dict[str, list[str]] = {}
+    for load, policy in sorted(runs, key=lambda key: (key[0], runs_mean(runs[key], "avg_jct_s"))):
+        mine, other = runs[load, policy], runs.get((load, baseline), {})
+        seeds = sorted(mine.keys() & other.keys())
+        row_cells = cells.setdefault(policy, [str(len(mine))])
+        row_cells.append(mean_and_half([mine[seed]["avg_jct_s"] / 3600 for seed in sorted(mine)]))
+        for name in ("avg_jct_s", "p99_jct_s"):
+            ratios = [mine[seed][name] / other[seed][name] for seed in seeds]
+            row_cells.append(mean_and_half(ratios))
+        row_cells.append(f"{runs_mean(mine, 'preemptions'):.0f}")
+        row_cells.append(f"{runs_mean(mine, 'comm_share'):.3f}")
+    return "\n".join(
+        [*lines, *(f"| `{name}` | {' | '.join(row)} |" for name, row in cells.items())]
+    )
+
+
+def runs_mean(runs: Mapping[int, Summary], name: str) -> float:
+    """The mean of a figure over seeds."""
+    return float(sum(run[name] for run in runs.values()) / len(runs))
+
+
+def mean_and_half(values: list[float]) -> str:
+    """A mean and the half-width of its interval; a dash without values."""
+    found = mean_of(values)
+    if found is None:
+        return "-"
+    if found.ci95 is None:
+        return f"{found.mean:.2f}"
+    return f"{found.mean:.2f} ± {(found.ci95.high - found.ci95.low) / 2:.2f}"
+
+
 def main() -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("files", type=Path, nargs="+", metavar="FILE")
     parser.add_argument("--by-load", action="store_true", help="one table, a column a load")
+    parser.add_argument(
+        "--ratios-to", metavar="POLICY", help="one table, with ratios to this policy"
+    )
     options = parser.parse_args()
+    if options.ratios_to:
+        print(ratios_to(options.ratios_to, options.files))
+        return
     found = summaries_of(options.files)
     if options.by_load:
         print(by_load(found))

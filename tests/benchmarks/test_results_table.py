@@ -1,6 +1,7 @@
 """The tables of docs/results are made from what a comparison printed."""
 
 import importlib.util
+import json
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -44,3 +45,21 @@ def test_a_column_a_load_and_the_best_at_the_last_load_first(table: ModuleType) 
 def test_what_was_not_run_is_a_dash(table: ModuleType) -> None:
     found = [summary("fifo", 0.9, None), summary("fifo", 1.1, None), summary("las", 1.1, 0.8)]
     assert "| `las` | none | 1 | - | 0.80 (0.70 to 0.90) |" in table.by_load(found)
+
+
+def run(policy: str, seed: int, jct_s: float) -> dict[str, object]:
+    figures = {"avg_jct_s": jct_s, "p99_jct_s": 2 * jct_s, "preemptions": 3, "comm_share": 0.25}
+    return {"policy": policy, "load": 1.1, "seed": seed, **figures}
+
+
+def test_ratios_are_of_runs_with_the_same_seed_also_from_several_files(
+    table: ModuleType, tmp_path: Path
+) -> None:
+    slurm = [run("slurm", 0, 3_600.0), run("slurm", 1, 7_200.0), run("slurm", 2, 36_000.0)]
+    roost = [run("roost", 0, 1_800.0), run("roost", 1, 3_600.0)]
+    for name, runs in (("slurm.json", slurm), ("roost.json", [*roost, {"summary": True}])):
+        (tmp_path / name).write_text(json.dumps(runs), encoding="utf-8")
+    lines = table.ratios_to("slurm", sorted(tmp_path.iterdir())).splitlines()
+    assert lines[0] == ("| policy | seeds | 1.1: hours | ÷ `slurm` | p99 ÷ | stops | comm. share |")
+    assert lines[2] == "| `roost` | 2 | 0.75 ± 3.18 | 0.50 ± 0.00 | 0.50 ± 0.00 | 3 | 0.250 |"
+    assert lines[3].startswith("| `slurm` | 3 | 4.33 ± ")

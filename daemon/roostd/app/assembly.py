@@ -35,6 +35,7 @@ from roostd.app.promotion.policy_shadow import PolicyShadow
 from roostd.config.config import Config
 from roostd.config.pair_file import read_shared_pairs
 from roostd.ops.clock import MonotonicClock
+from roostd.ops.collector import Collector
 from roostd.ops.folders import SPOOL_FOLDER
 from roostd.ops.heartbeat import HeartbeatWriter, owner_of
 from roostd.ops.metrics import Metrics
@@ -55,6 +56,7 @@ class Assembly:
         slurm: the cluster; Slurm's own commands when None.
         metrics: of all parts.
         heartbeat: tells job_submit.lua the modes.
+        collector: is told when an engine is given the jobs.
         beat_s: the decision loop beats so often.
         beat: called at each beat.
     """
@@ -65,10 +67,11 @@ class Assembly:
         slurm: SlurmPort | None,
         metrics: Metrics,
         heartbeat: HeartbeatWriter,
+        collector: Collector,
         beat_s: float,
         beat: Callable[[], None],
     ) -> None:
-        self._metrics, self._heartbeat = metrics, heartbeat
+        self._metrics, self._heartbeat, self._collector = metrics, heartbeat, collector
         limits = JournalLimits(config.journal.max_bytes, config.journal.max_age_s)
         speeds, pairs = read_speeds(config), read_shared_pairs(config)
         opener = JournalOpener(config.paths.state_dir, limits, version("roost"))
@@ -231,16 +234,19 @@ class Assembly:
 
     def replace_engine(self) -> None:
         """Replace the engine by a fresh one, which gets the world as Slurm shows it."""
+        self._collector.expect_growth()
         self.begin_engine()
         self.decisions.restart(self.watch.cluster_events())
 
     async def replace_engine_by_settings(self) -> None:
         """Replace the engine after a change of settings by which jobs are read."""
+        self._collector.expect_growth()
         await self.watch.prepare_settings()
         self.replace_engine()
 
     async def _change_modes(self) -> None:
         """Begin an engine for other modes, and let job_submit.lua know of them at once."""
+        self._collector.expect_growth()
         await self.watch.prepare_settings()
         self.replace_engine()
         if not self.state.slurm_fault:

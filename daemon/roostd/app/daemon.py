@@ -93,6 +93,7 @@ class Daemon:
         self._slurm = slurm
         self.metrics = Metrics(registry or CollectorRegistry())
         self.stalls = StallWatch(self.metrics)
+        self._collector = Collector(lambda: self.state.board.node_count)
         self.started = asyncio.Event()
         self.page: MetricsServer | None = None
         self._stopping = asyncio.Event()
@@ -120,6 +121,7 @@ class Daemon:
                 self._slurm,
                 self.metrics,
                 self._heartbeat,
+                self._collector,
                 self._beat_s(),
                 self._beat,
             )
@@ -155,10 +157,10 @@ class Daemon:
             self.parts.recorder.close()
             await self.parts.recorder.run()
             raise
-        with Collector(lambda: self.state.board.node_count) as collector:
-            await self._run_tasks(collector)
+        with self._collector:
+            await self._run_tasks()
 
-    async def _run_tasks(self, collector: Collector) -> None:
+    async def _run_tasks(self) -> None:
         parts = self.parts
         async with asyncio.TaskGroup() as tasks:
             writer = tasks.create_task(parts.recorder.run())
@@ -179,7 +181,7 @@ class Daemon:
                     self._announce(),
                     self._upkeep(),
                     self.stalls.run(),
-                    collector.run(),
+                    self._collector.run(),
                     self._reload_when_asked(),
                 )
             ]

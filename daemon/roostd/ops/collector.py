@@ -13,10 +13,16 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
 
-# A scan comes when there are so many objects more than after the last one; they take it 3 to 15 ms.
+# A scan of so many new objects takes 3 to 15 ms. It comes once there have been as many for
+# STAY_POLLS: a poll of 20,000 jobs makes 60,000 objects and drops most of them.
 YOUNG_COUNT = 20_000
-# It also finds what all probes' streams have made since, fifteen objects each, as each sample makes
-# new ones: 54 ms with 5,000 streams. Scans ten times a second find a tenth of them, and take 3 ms.
+STAY_POLLS = 10
+# A scan of so many takes 57 to 76 ms. It comes at once, or these would be 15 MB and more.
+MOST_YOUNG_COUNT = 100_000
+# While an engine is given the jobs, objects come to stay: the scan of YOUNG_COUNT comes at once.
+GROWTH_POLLS = 50
+# A scan also finds what all probes' streams have made since the last, fifteen objects each, as each
+# sample makes new ones: 54 ms with 5,000 streams. Scans at each poll find a tenth, and take 3 ms.
 MANY_STREAMS = 3_000
 INTERVAL_S = 0.1
 
@@ -31,13 +37,14 @@ class Collector:
     def __init__(self, stream_count: Callable[[], int]) -> None:
         self._stream_count = stream_count
         self._thresholds = gc.get_threshold()
+        self._growth_polls_left = self._full_polls = 0
 
     def __enter__(self) -> Self:
         """Take charge, before the first engine."""
         self._thresholds = gc.get_threshold()
-        gc.set_threshold(YOUNG_COUNT, *self._thresholds[1:])
         gc.callbacks.append(_freeze_survivors)
         gc.collect()
+        self.expect_growth()
         return self
 
     def __exit__(
@@ -51,6 +58,11 @@ class Collector:
         gc.set_threshold(*self._thresholds)
         gc.unfreeze()
 
+    def expect_growth(self) -> None:
+        """Scan in short steps for a while: an engine is given the jobs, or they are read again."""
+        self._growth_polls_left = GROWTH_POLLS
+        self._scan_at(YOUNG_COUNT)
+
     async def run(self) -> None:
         """Poll until cancelled."""
         while True:
@@ -58,9 +70,18 @@ class Collector:
             self.poll()
 
     def poll(self) -> None:
-        """Scan the objects since the last scan, if many streams make them."""
-        if self._stream_count() >= MANY_STREAMS:
+        """Scan the objects since the last scan, if they stay or if many streams make them."""
+        if self._growth_polls_left:
+            self._growth_polls_left -= 1
+            if not self._growth_polls_left:
+                self._scan_at(MOST_YOUNG_COUNT)
+        self._full_polls = self._full_polls + 1 if gc.get_count()[0] > YOUNG_COUNT else 0
+        if self._full_polls >= STAY_POLLS or self._stream_count() >= MANY_STREAMS:
+            self._full_polls = 0
             gc.collect(0)
+
+    def _scan_at(self, count: int) -> None:
+        gc.set_threshold(count, *self._thresholds[1:])
 
 
 def _freeze_survivors(phase: str, _info: dict[str, Any]) -> None:

@@ -61,6 +61,7 @@ class ArrivalLog:
         self._arrivals: deque[LoggedArrival] = deque()
         self._open: dict[JobId, LoggedArrival] = {}
         self._own = RunTimeHistory(reads_limits)
+        self._watched: dict[JobId, None] = {}  # jobs that run, as far as its own history knows
         self._known: dict[JobId, None] = {}
 
     def __iter__(self) -> Iterator[LoggedArrival]:
@@ -92,8 +93,13 @@ class ArrivalLog:
             if count % _AT_ONCE == _AT_ONCE - 1:
                 yield
         for record in records:
+            if history is self._own:
+                self._learn(record)
             if record.state is JobState.ENDED and record.job_id in self._open:
-                self._end(record, history is self._own)
+                self._end(record)
+        for job_id in self._watched.keys() - present.keys():
+            self._own.forget(job_id)
+            del self._watched[job_id]
         self._known = dict.fromkeys(present)
         for job_id in self._open.keys() - self._known.keys():
             del self._open[job_id]
@@ -114,13 +120,33 @@ class ArrivalLog:
         self._arrivals.append(arrival)
         self._open[record.job_id] = arrival
 
-    def _end(self, record: JobRecord, learns: bool) -> None:
+    def _end(self, record: JobRecord) -> None:
         arrival = self._open.pop(record.job_id)
-        if record.ended_s is None or record.started_s is None:
-            return
-        arrival.run_s = record.run_s(record.ended_s)
-        if learns:
-            self._own.add(record.spec, done_s(record, record.ended_s), record.ended_s)
+        if record.ended_s is not None and record.started_s is not None:
+            arrival.run_s = record.run_s(record.ended_s)
+
+    def _learn(self, record: JobRecord) -> None:
+        """Tell the log's own history what became of a job.
+
+        Jobs that run count, as Predictors has it: for as long as long jobs have not ended, only
+        short ones would be known otherwise. They count from their start, or from that of the log:
+        a shorter job that ended before is unknown.
+        """
+        own, job_id, was_running = self._own, record.job_id, record.job_id in self._watched
+        if record.state is JobState.ENDED:
+            if was_running or job_id in self._open:
+                self._watched.pop(job_id, None)
+                if record.ended_s is not None and record.started_s is not None:
+                    own.add(record.spec, done_s(record, record.ended_s), record.ended_s)
+                else:
+                    own.forget(job_id)
+        elif record.is_on_gpus and not was_running and record.started_s is not None:
+            self._watched[job_id] = None
+            from_s = max(record.started_s, self._began_s)
+            own.begin(record.spec, done_s(record, from_s), 1.0, from_s)
+        elif was_running and not record.is_on_gpus:
+            del self._watched[job_id]
+            own.pause(job_id, done_s(record, record.queued_s), record.queued_s)
 
 
 class TimesCache:

@@ -85,7 +85,7 @@ class JobDetail:
         has_tasks_per_gpu: of --ntasks-per-gpu.
         is_batch: of sbatch; otherwise of srun or salloc.
         is_exclusive: of --exclusive; None where the release does not tell it here.
-        is_exclusive_to_user: of --exclusive=user, as 26.05 shows it.
+        exclusive_to: "USER", "TOPO" and so on of --exclusive=, as 26.05 shows it.
         is_federated: whether it may start on another cluster of a federation instead.
         admin_comment: its words, up to where something else begins.
         name: as its user gave it; what is no text is "?", and the end may be missing.
@@ -112,7 +112,7 @@ class JobDetail:
     has_tasks_per_gpu: bool = False
     is_batch: bool = True
     is_exclusive: bool | None = None
-    is_exclusive_to_user: bool = False
+    exclusive_to: str = ""
     is_federated: bool = False
     admin_comment: str = ""
     name: str = ""
@@ -212,7 +212,7 @@ def _parse_job(number: int, record: str) -> JobDetail | None:
             has_tasks_per_gpu=row.get("NtasksPerTRES", "0") != "0",
             is_batch=row.get("BatchFlag", "1") != "0",
             is_exclusive=row["Exclusive"] != "NO" if "Exclusive" in row else None,
-            is_exclusive_to_user=row.get("Exclusive") == "USER",
+            exclusive_to=row.get("Exclusive", ""),
             is_federated="," in row.get("FedViableSiblings", ""),
             admin_comment=_words_of("AdminComment", record),
             name=_name(record),

@@ -10,7 +10,14 @@ from typing import Any
 import pytest
 
 from roostd.ops import collector as module
-from roostd.ops.collector import MANY_STREAMS, YOUNG_COUNT, Collector
+from roostd.ops.collector import (
+    GROWTH_POLLS,
+    MANY_STREAMS,
+    MOST_YOUNG_COUNT,
+    STAY_POLLS,
+    YOUNG_COUNT,
+    Collector,
+)
 
 
 class Part:
@@ -64,6 +71,12 @@ def scans(collector: Collector) -> Iterator[Scans]:
     gc.callbacks.remove(scans.note)
 
 
+def settle(collector: Collector) -> None:
+    """Let the time of growth pass."""
+    for _ in range(GROWTH_POLLS):
+        collector.poll()
+
+
 def test_what_was_there_before_is_scanned_no_more(collector: Collector) -> None:
     assert gc.get_freeze_count() > len(gc.get_objects())
 
@@ -98,6 +111,35 @@ def test_young_garbage_is_freed(scans: Scans) -> None:
     assert len(scans.young_counts) == 1
     assert gone() is None
     assert len(jobs) == YOUNG_COUNT
+
+
+def test_what_is_dropped_soon_is_not_scanned(collector: Collector, scans: Scans) -> None:
+    settle(collector)
+    for _ in range(2 * STAY_POLLS):
+        jobs = [Part() for _ in range(3 * YOUNG_COUNT)]
+        collector.poll()
+        del jobs
+        collector.poll()
+    assert not scans.young_counts
+
+
+def test_what_stays_is_scanned_within_a_second(collector: Collector, scans: Scans) -> None:
+    settle(collector)
+    jobs = [Part() for _ in range(2 * YOUNG_COUNT)]
+    for _ in range(STAY_POLLS):
+        assert not scans.young_counts
+        collector.poll()
+    assert len(scans.young_counts) == 1
+    assert gc.get_freeze_count() >= len(jobs)
+
+
+def test_a_burst_is_scanned_at_once(collector: Collector, scans: Scans) -> None:
+    settle(collector)
+    jobs = [Part() for _ in range(MOST_YOUNG_COUNT + 100)]
+    assert len(scans.young_counts) == 1
+    collector.expect_growth()
+    jobs += [Part() for _ in range(YOUNG_COUNT + 100)]
+    assert len(scans.young_counts) == 2
 
 
 async def test_it_scans_ten_times_a_second_while_there_are_many_streams(

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from roost_engine.domain.config import EngineConfig
-from roost_engine.domain.events import JobEnded, JobQueued, JobStarted, NodeSeen
+from roost_engine.domain.events import JobEnded, JobQueued, JobsStopped, JobStarted, NodeSeen
 from roost_engine.domain.model import JobId
 from roost_engine.engine import Engine
 from roost_engine.forecast.arrival_log import SPAN_S, ArrivalLog, TimesCache, future_key
@@ -80,6 +80,80 @@ def test_run_times_are_learned_where_no_policy_learns_them() -> None:
     observe(log, engine, 4_000.0)
     history = log.history(engine)
     assert history.times(job("x", gpus=2), 0.0, 4_000.0).quantile_s(0.5) < 60.0
+
+
+def start(engine: Engine, name: str, at_s: float, gpu: int = 0) -> None:
+    engine.step(JobQueued(at_s=at_s, job=job(name, gpus=1, submit_s=at_s)))
+    engine.step(JobStarted(at_s=at_s, job_id=JobId(name), shares=(share("n1", gpu),)))
+
+
+def test_long_jobs_that_still_run_are_not_left_out_of_the_run_times() -> None:
+    engine, log = Engine(EngineConfig(), Policies()), ArrivalLog(0.0)
+    engine.step(NodeSeen(at_s=0.0, node=node("n1", 21)))
+    for number in range(20):  # half of the jobs are short, and the others have not ended yet
+        start(engine, f"short {number}", 1_000.0 * number)
+        engine.step(JobEnded(at_s=1_000.0 * number + 20.0, job_id=JobId(f"short {number}")))
+        start(engine, f"long {number}", 1_000.0 * number + 20.0, gpu=number + 1)
+        observe(log, engine, 1_000.0 * number + 300.0)
+    times = log.history(engine).times(job("x", gpus=1), 0.0, 20_000.0)
+    assert times.ends_within_frac(1_000.0) == pytest.approx(0.5, abs=0.1)
+    assert times.quantile_s(0.75) > 3_600.0
+
+
+def test_a_job_counts_the_same_whether_the_log_sees_it_run_or_only_its_end() -> None:
+    engine, seen, blind = Engine(EngineConfig(), Policies()), ArrivalLog(0.0), ArrivalLog(0.0)
+    engine.step(NodeSeen(at_s=0.0, node=node("n1", 2)))
+    for number in range(20):
+        begin_s = 1_000.0 * number
+        start(engine, f"{number}", begin_s)
+        observe(seen, engine, begin_s + 400.0)
+        engine.step(JobEnded(at_s=begin_s + 900.0, job_id=JobId(f"{number}")))
+        for log in (seen, blind):
+            observe(log, engine, begin_s + 900.0)
+    found, expected = (
+        log.history(engine).times(job("x", gpus=1), 0.0, 20_000.0) for log in (seen, blind)
+    )
+    assert found.ending_fracs == pytest.approx(expected.ending_fracs, abs=0.01)
+
+
+def test_a_job_from_before_the_log_counts_from_the_age_that_it_had_then() -> None:
+    engine = Engine(EngineConfig(), Policies())
+    engine.step(NodeSeen(at_s=0.0, node=node("n1", 2)))
+    start(engine, "old", 0.0)
+    log = ArrivalLog(50_000.0)
+    fresh = log.history(engine).times(job("x", gpus=1), 0.0, 50_000.0)
+    observe(log, engine, 50_000.0)
+    start(engine, "new", 150_000.0, gpu=1)  # what runs is counted as others begin and end
+    observe(log, engine, 150_000.0)
+    times = log.history(engine).times(job("x", gpus=1), 0.0, 150_000.0)
+    assert times.ends_within_frac(20_000.0) == pytest.approx(fresh.ends_within_frac(20_000.0))
+    assert times.quantile_s(0.999) > fresh.quantile_s(0.999)
+
+
+def test_a_job_that_vanishes_while_it_runs_grows_no_older() -> None:
+    engine, log = Engine(EngineConfig(), Policies()), ArrivalLog(0.0)
+    engine.step(NodeSeen(at_s=0.0, node=node("n1", 2)))
+    start(engine, "1", 0.0)
+    observe(log, engine, 100.0)
+    history = log.history(engine)
+    assert history.running_ages_s(job("1").user_id, 200.0) == [200.0]
+    other = Engine(EngineConfig(), Policies())  # as after a start of the engine without the job
+    observe(log, other, 300.0)
+    assert history.running_ages_s(job("1").user_id, 400.0) == []
+
+
+def test_a_stopped_job_grows_no_older_until_it_runs_again() -> None:
+    engine, log = Engine(EngineConfig(), Policies()), ArrivalLog(0.0)
+    engine.step(NodeSeen(at_s=0.0, node=node("n1", 2)))
+    start(engine, "1", 0.0)
+    observe(log, engine, 100.0)
+    engine.step(JobsStopped(at_s=200.0, job_ids=(JobId("1"),)))
+    observe(log, engine, 300.0)
+    history, user_id = log.history(engine), job("1").user_id
+    assert history.running_ages_s(user_id, 1_000.0) == [200.0]
+    engine.step(JobStarted(at_s=1_000.0, job_id=JobId("1"), shares=(share("n1", 0),)))
+    observe(log, engine, 1_100.0)
+    assert history.running_ages_s(user_id, 1_100.0) == [300.0]
 
 
 def test_policies_that_learn_run_times_are_asked() -> None:

@@ -58,9 +58,9 @@ def test_a_job_that_is_exclusive_to_its_user_is_told_from_others() -> None:
     record = read("22.05", "show_job.txt").splitlines()
     number = numbers("22.05")["no-gpu"]
     line = next(line for line in record if line.startswith(f"JobId={number} "))
-    for shown, expected in (("NO", False), ("NODE", False), ("USER", True)):
+    for shown in ("NO", "NODE", "USER", "TOPO"):
         said = line.replace(" OverSubscribe=", f" Exclusive={shown} OverSubscribe=")
-        assert parse_jobs(said)[number].is_exclusive_to_user is expected
+        assert parse_jobs(said)[number].exclusive_to == shown
 
 
 @pytest.mark.parametrize("release", RELEASES)

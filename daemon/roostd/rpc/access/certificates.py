@@ -133,8 +133,7 @@ class Revocations:
 
     def refresh(self) -> None:
         """Read the list again if its file has changed; looks at most once in CHECK_S."""
-        now_s = self._now_s()
-        if self._path is None or now_s < self._looked_s + CHECK_S:
+        if self._path is None or (now_s := self._now_s()) < self._looked_s + CHECK_S:
             return
         self._looked_s = now_s
         stamp = _stamp([self._path])

@@ -6,7 +6,8 @@ has come, and up to READ_COUNT messages are read in one turn of the event loop, 
 first of them at the latest.
 
 A read of gRPC is a coroutine that waits for one future (grpc.aio.ServicerContext.read). It is
-started and ended here by hand.
+started and ended here by hand. gRPC makes the future by the loop's `create_future`, and meanwhile
+that makes one that tells of its result at once: a callback would cost another turn of the loop.
 """
 
 import asyncio
@@ -16,7 +17,9 @@ from typing import Any, Generic, TypeVar
 from roostd.rpc.errors import Context
 
 GATHER_S = 0.05
-READ_COUNT = 16  # in a turn: about a millisecond, in which the loop answers nothing else
+# In a turn: about a millisecond, in which the loop answers nothing else. Of 16 each takes 20 us, of
+# 64 15 us, as code and data are in the caches.
+READ_COUNT = 64
 
 Stream = TypeVar("Stream")
 
@@ -65,7 +68,10 @@ class Read(Generic[Stream]):
         heard_s: when the last message was read, by the event loop's clock.
     """
 
-    __slots__ = ("_context", "_coroutine", "_left", "_reads", "_stream", "_timer", "heard_s")
+    __slots__ = (
+        *("_context", "_coroutine", "_left", "_loop_attributes", "_reads", "_stream", "_timer"),
+        "heard_s",
+    )
 
     def __init__(self, reads: GatheredReads[Stream], context: Context, stream: Stream) -> None:
         self._reads, self._context = reads, context
@@ -73,7 +79,9 @@ class Read(Generic[Stream]):
         self._coroutine: Coroutine[Any, Any, Any] | None = None
         self._left: asyncio.Future[Any] | None = None  # of the message that is not taken
         self._timer: asyncio.TimerHandle | None = None
-        self.heard_s = asyncio.get_running_loop().time()
+        loop = asyncio.get_running_loop()
+        self._loop_attributes: dict[str, Any] = getattr(loop, "__dict__", {})
+        self.heard_s = loop.time()
 
     async def next(self, patience_s: float) -> Any:
         """Return the next message that is not taken, or grpc.aio.EOF.
@@ -120,14 +128,48 @@ class Read(Generic[Stream]):
             left.set_exception(TimeoutError())
 
     def _begin(self) -> None:
-        self._coroutine = self._context.read()
-        self._coroutine.send(None).add_done_callback(self._note)
+        coroutine = self._context.read()
+        self._loop_attributes["create_future"] = self._make_arrival
+        try:
+            awaited = coroutine.send(None)
+        finally:
+            del self._loop_attributes["create_future"]
+        self._coroutine = coroutine
+        if not isinstance(awaited, _Arrival):  # another grpcio, or another loop than asyncio's own
+            awaited.add_done_callback(self.note)
 
-    def _note(self, read: asyncio.Future[Any]) -> None:
+    def _make_arrival(self) -> "_Arrival":
+        return _Arrival(self)
+
+    def note(self, arrival: asyncio.Future[Any]) -> None:
+        """Note that the message has come, or that none will."""
         if self._stream is None:
-            read.exception()  # nothing else looks at it
+            arrival.exception()  # nothing else looks at it
         else:
             self._reads.note(self)
+
+
+class _Arrival(asyncio.Future[Any]):
+    """What a read of gRPC waits for; tells the read of its result at once."""
+
+    __slots__ = ("_read",)
+
+    def __init__(self, read: Read[Any]) -> None:
+        super().__init__()
+        self._read: Read[Any] | None = read
+
+    def set_result(self, result: Any) -> None:
+        super().set_result(result)
+        self._tell()
+
+    def set_exception(self, error: BaseException | type[BaseException]) -> None:
+        super().set_exception(error)
+        self._tell()
+
+    def _tell(self) -> None:
+        read, self._read = self._read, None  # else both would keep each other
+        if read is not None:
+            read.note(self)
 
 
 def _result(coroutine: Coroutine[Any, Any, Any]) -> Any:

@@ -99,6 +99,8 @@ class TelemetryService(pb_grpc.TelemetryServicer):
         self._config, self._max_stream_count = config, max_stream_count
         self._peers, self._revocations = Peers(), revocations
         self._stream_count, self._reads = 0, GatheredReads(self._take)
+        self._config_of_intervals: Config | None = None
+        self._plain = self._with_lists = Intervals(0.0, 0.0)
 
     async def Stream(  # type: ignore[override]  # a coroutine may write its replies itself
         self, request_iterator: AsyncIterator[pb.ProbeMessage], context: Context
@@ -157,25 +159,21 @@ class TelemetryService(pb_grpc.TelemetryServicer):
         """Apply a sample that is as it should be; return False for anything else."""
         report, revocations = stream.report, self._revocations
         if (
-            not isinstance(message, pb.ProbeMessage)
-            or message.WhichOneof("body") != "sample"
-            or report is None
+            report is None
             or report.stream is not stream
             or stream.awaits_hello
+            or not isinstance(message, pb.ProbeMessage)
+            or message.WhichOneof("body") != "sample"
         ):
             return False
         revocations.refresh()
-        sample = message.sample
-        if stream.list_version != revocations.version or stream.next_sequence not in (
-            None,
-            sample.sequence,
-        ):
+        sample, wanted = message.sample, stream.next_sequence
+        sequence = sample.sequence
+        if stream.list_version != revocations.version or wanted not in (None, sequence):
             return False
         if stream.intervals != self._intervals(report):
             return False
-        is_checked = (
-            report.is_suspect or stream.next_sequence is None or not sample.sequence % CHECKED_EVERY
-        )
+        is_checked = report.is_suspect or wanted is None or not sequence % CHECKED_EVERY
         try:
             check_shape(sample, report.hello)
             if is_checked:
@@ -263,7 +261,11 @@ class TelemetryService(pb_grpc.TelemetryServicer):
         return self._config().telemetry.sample_interval_s
 
     def _intervals(self, report: NodeReport) -> Intervals:
-        return Intervals.of(self._config(), report.has_foreign_memory)
+        config = self._config()
+        if config is not self._config_of_intervals:  # compared for each sample
+            self._config_of_intervals = config
+            self._plain, self._with_lists = (Intervals.of(config, lists) for lists in (False, True))
+        return self._with_lists if report.has_foreign_memory else self._plain
 
     def _welcome(self, stream: _Stream, report: NodeReport) -> pb.DaemonMessage:
         stream.intervals = self._intervals(report)

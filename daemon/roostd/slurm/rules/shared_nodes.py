@@ -7,7 +7,7 @@ so are those of partitions that give a node to one user at a time.
 
 from collections.abc import Iterable, Mapping
 
-from roost_engine.domain.model import NodeName
+from roost_engine.domain.model import NodeName, NodeSpec
 from roost_slurm.text.hostlist import HostlistError, expand
 from roost_slurm.text.partitions import Partition
 from roost_slurm.text.scheduling import Scheduling
@@ -16,7 +16,8 @@ from roost_slurm.text.squeue import QueuedJob
 
 _BY_PARTITION = "preempt/partition_prio"
 _SUSPEND = "SUSPEND"
-_TO_USER = "USER"  # OverSubscribe= of a job, up to 24.11; later Exclusive=
+_TO_USER, _TO_TOPO = "USER", "TOPO"  # OverSubscribe= of a job, up to 24.11; later Exclusive=
+NOBODY = -1  # no user's id
 
 
 def why_left(partition: Partition | None, job: QueuedJob) -> str | None:
@@ -46,22 +47,40 @@ def cpu_sharing(partitions: Mapping[str, Partition], scheduling: Scheduling) -> 
 
 
 def users_of_nodes(
-    jobs: Iterable[QueuedJob], details: Mapping[int, JobDetail]
+    jobs: Iterable[QueuedJob],
+    details: Mapping[int, JobDetail],
+    nodes: Mapping[NodeName, NodeSpec],
 ) -> Mapping[NodeName, int]:
-    """Return the nodes that running jobs keep for their own user, and that user's id."""
+    """Return the nodes that running jobs keep for their own user, and that user's id.
+
+    NOBODY: the whole switch or block of the nodes is the job's (--exclusive=topo). Slurm shows only
+    the default one of several topologies, so that another one is not known.
+
+    Args:
+        jobs: of the queue.
+        details: of these jobs, by record number.
+        nodes: those with GPUs, by name.
+    """
     found: dict[NodeName, int] = {}
     for job in jobs:
-        if job.is_holding and _is_for_user(job, details.get(job.number)):
-            try:
-                found |= dict.fromkeys(map(NodeName, expand(job.nodes)), job.user_id)
-            except HostlistError:
-                continue
+        word = _exclusive_to(job, details.get(job.number)) if job.is_holding else ""
+        if word not in (_TO_USER, _TO_TOPO):
+            continue
+        try:
+            own = frozenset(map(NodeName, expand(job.nodes)))
+        except HostlistError:
+            continue
+        if word == _TO_USER:
+            found |= dict.fromkeys(own, job.user_id)
+            continue
+        racks = {nodes[name].rack for name in own if name in nodes} - {""}
+        beside = (one.name for one in nodes.values() if one.rack in racks)
+        found |= dict.fromkeys(own.union(beside), NOBODY)
     return found
 
 
-def _is_for_user(job: QueuedJob, detail: JobDetail | None) -> bool:
-    by_detail = detail is not None and detail.is_exclusive_to_user
-    return by_detail or job.over_subscribe == _TO_USER
+def _exclusive_to(job: QueuedJob, detail: JobDetail | None) -> str:
+    return (detail.exclusive_to if detail is not None else "") or job.over_subscribe
 
 
 def _jobs_of_a_cpu(partition: Partition, word: str) -> int:

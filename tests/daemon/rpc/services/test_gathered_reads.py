@@ -27,10 +27,10 @@ class FakeContext:
 class Site:
     """Some streams; texts are taken, all other messages are not."""
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, kind: type[FakeContext] = FakeContext) -> None:
         self.taken = list[tuple[int, str]]()
         self.reads = GatheredReads[int](self.take)
-        self.contexts = [FakeContext() for _ in range(count)]
+        self.contexts = [kind() for _ in range(count)]
         self.streams = [
             Read(self.reads, context, number)  # type: ignore[arg-type]
             for number, context in enumerate(self.contexts)
@@ -83,6 +83,40 @@ async def test_a_full_turn_does_not_wait_and_leaves_the_rest_for_another(
 
     await site.until_taken(2 * READ_COUNT)
 
+    await site.end()
+
+
+class GrpcContext(FakeContext):
+    """Makes the future of a read when the read begins, by the loop, as gRPC does."""
+
+    async def read(self) -> Any:
+        self.next = asyncio.get_running_loop().create_future()
+        return await self.next
+
+
+async def test_messages_are_noted_as_grpc_tells_of_them_and_not_a_turn_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(gathered_reads, "READ_COUNT", 2)
+    site = Site(2, GrpcContext)
+    await asyncio.sleep(0)
+    for number in range(3):
+        for context in site.contexts:
+            context.say(str(number))
+        await asyncio.sleep(0)
+        assert len(site.taken) == 2 * (number + 1)
+    await site.end()
+
+
+async def test_the_loop_makes_its_own_futures_for_all_else() -> None:
+    site = Site(1, GrpcContext)
+    await asyncio.sleep(0)
+    loop = asyncio.get_running_loop()
+    assert type(loop.create_future()) is asyncio.Future
+    assert type(site.contexts[0].next) is not asyncio.Future
+    site.contexts[0].next.set_exception(ConnectionError("gone"))
+    with pytest.raises(ConnectionError, match="gone"):
+        await asyncio.wait_for(site.tasks[0], 5)
     await site.end()
 
 
@@ -148,11 +182,14 @@ async def test_a_stream_that_was_cancelled_does_not_hinder_the_others_of_its_tur
     await site.end()
 
 
-async def test_a_read_that_fails_after_its_stream_has_ended_is_no_news() -> None:
+@pytest.mark.parametrize("kind", [FakeContext, GrpcContext])
+async def test_a_read_that_fails_after_its_stream_has_ended_is_no_news(
+    kind: type[FakeContext],
+) -> None:
     news = list[dict[str, Any]]()
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(lambda _, context: news.append(context))
-    site = Site(1)
+    site = Site(1, kind)
     await asyncio.sleep(0)
     await site.end()
     site.contexts[0].next.set_exception(ConnectionError("gone"))

@@ -5,10 +5,11 @@ from typing import Any
 import pytest
 from tests.daemon.slurm.test_queue import detail
 
+from roost_engine.testing.builders import node
 from roost_slurm.text.partitions import Partition
 from roost_slurm.text.scheduling import Scheduling
 from roost_slurm.text.squeue import QueuedJob, SlurmJobState
-from roostd.slurm.rules.shared_nodes import cpu_sharing, users_of_nodes, why_left
+from roostd.slurm.rules.shared_nodes import NOBODY, cpu_sharing, users_of_nodes, why_left
 
 
 def partitions(**given: dict[str, Any]) -> dict[str, Partition]:
@@ -67,5 +68,17 @@ def test_running_jobs_that_are_exclusive_to_a_user_keep_their_nodes() -> None:
         QueuedJob(number=4, over_subscribe="USER", user_id=7),
         QueuedJob(number=5, nodes="n[", over_subscribe="USER", **running),
     )
-    details = {2: detail(2, is_exclusive_to_user=True), 3: detail(3)}
-    assert users_of_nodes(jobs, details) == {"n1": 7, "n2": 7, "n3": 7}
+    details = {2: detail(2, exclusive_to="USER"), 3: detail(3, exclusive_to="NODE")}
+    assert users_of_nodes(jobs, details, {}) == {"n1": 7, "n2": 7, "n3": 7}
+
+
+def test_a_job_that_is_exclusive_to_its_switch_closes_all_nodes_there() -> None:
+    specs = [node("n1", rack="sw1"), node("n2", rack="sw1"), node("n3", rack="sw2"), node("n4")]
+    nodes = {one.name: one for one in specs}
+    running: Any = {"state": SlurmJobState.RUNNING, "user_id": 7, "nodes": "n1"}
+    for said, shown in (("TOPO", ""), ("NO", "TOPO")):  # 24.11, 26.05
+        job = QueuedJob(number=1, over_subscribe=said, **running)
+        found = users_of_nodes((job,), {1: detail(1, exclusive_to=shown)}, nodes)
+        assert found == {"n1": NOBODY, "n2": NOBODY}
+    alone = QueuedJob(number=1, over_subscribe="TOPO", **(running | {"nodes": "n[4-5]"}))
+    assert users_of_nodes((alone,), {}, nodes) == {"n4": NOBODY, "n5": NOBODY}
