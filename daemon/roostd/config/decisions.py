@@ -22,6 +22,7 @@ from roost_engine.prediction.service import ServiceIndex
 from roost_engine.preemption.network_preemption import NetworkPreemptionConfig
 from roost_engine.preemption.rules import (
     LONG_ROUND_S,
+    KnownLeftMovesConfig,
     LasMovesConfig,
     LearnedMovesConfig,
     LeasesConfig,
@@ -50,8 +51,9 @@ class OrderSection(Section):
     kind: Annotated[OrderKind, Field(strict=False)] | None = Field(
         default=None,
         description="priority (Slurm's), las (least attained GPU-seconds), s-rank (least of the"
-        " ideal speed achieved), learned (least expected GPU-seconds) or learned-left (least"
-        " expected GPU-seconds left); null: the stack's",
+        " ideal speed achieved), learned (least expected GPU-seconds), learned-left (least"
+        " expected GPU-seconds left) or known-left (that where a job of the same user and size has"
+        " ended, else las); null: the stack's",
     )
     index: Annotated[ServiceIndex, Field(strict=False)] = Field(
         default=ServiceIndex.MEAN,
@@ -87,7 +89,7 @@ class OrderSection(Section):
     run_time_model: RunTimeModelPath = Field(
         default=NO_MODEL,
         description="none (the history of run times alone), or the path of an ONNX file that is"
-        " asked too; roost-train runtimes makes one; orders learned and learned-left",
+        " asked too; roost-train runtimes makes one; orders learned, learned-left and known-left",
     )
     share_slack: FactorOrNever = Field(
         default=inf,
@@ -275,7 +277,7 @@ class PreemptionSection(Section):
     lease_s: Seconds | None = Field(
         default=None,
         description="a job that started is not stopped for this long; null: 360 with las-moves and"
-        " learned-moves, 1800 with las-closer-moves, else 3600",
+        " learned-moves, 1800 with las-closer-moves and known-left-moves, else 3600",
     )
     patience_s: Seconds = Field(
         default=600.0,
@@ -315,6 +317,8 @@ class PreemptionSection(Section):
                 return LasMovesConfig(partitions=named, lease_s=lease_s, serves_deferred=is_closer)
             case PreemptionKind.LEARNED_MOVES:
                 return LearnedMovesConfig(partitions=named, lease_s=lease_s)
+            case PreemptionKind.KNOWN_LEFT_MOVES:
+                return KnownLeftMovesConfig(partitions=named, lease_s=lease_s)
             case PreemptionKind.LEASES:
                 return LeasesConfig(partitions=named, lease_s=lease_s)
             case _:
@@ -331,6 +335,8 @@ class PreemptionSection(Section):
                 return LONG_ROUND_S
             case PreemptionKind.LEARNED_MOVES:
                 return LearnedMovesConfig().lease_s
+            case PreemptionKind.KNOWN_LEFT_MOVES:
+                return KnownLeftMovesConfig().lease_s
             case PreemptionKind.LEASES:
                 return LeasesConfig().lease_s
             case PreemptionKind.NETWORK | PreemptionKind.NONE:

@@ -28,12 +28,18 @@ _FREQUENT = (
     PreemptionKind.LAS_MOVES,
     PreemptionKind.LAS_CLOSER_MOVES,
     PreemptionKind.LEARNED_MOVES,
+    PreemptionKind.KNOWN_LEFT_MOVES,
     PreemptionKind.LEASES,
 )
 _TIMED = (GateKind.DELAY, GateKind.UPLINK_DELAY)  # gates that have longest_s
-_PREDICTED = PreemptionKind.LEARNED_MOVES  # the rule that asks for run times
-# Of the keys of `order`.
-_OF_LEARNED_LEFT = ("reads_limits", "run_time_model", "passing_frac", "most_delay_s")
+# The rules that ask for run times.
+_PREDICTED = (PreemptionKind.LEARNED_MOVES, PreemptionKind.KNOWN_LEFT_MOVES)
+# Of the keys of `order`, those that kinds other than `learned` have.
+_OF_KNOWN_LEFT = ("reads_limits", "run_time_model")
+_OF_KIND: Mapping[OrderKind, tuple[str, ...]] = {
+    OrderKind.LEARNED_LEFT: (*_OF_KNOWN_LEFT, "passing_frac", "most_delay_s"),
+    OrderKind.KNOWN_LEFT: _OF_KNOWN_LEFT,
+}
 _NETWORK_ONLY = ("patience_s", "restart_s", "cooldown_s", "budget_per_hour", "moves")
 
 
@@ -164,9 +170,9 @@ class StackChoice:
         for name, field in OrderSection.model_fields.items():
             if name == "kind" or getattr(order, name) == field.default:
                 continue
-            if kind is OrderKind.LEARNED_LEFT and name in _OF_LEARNED_LEFT:
+            if name in _OF_KIND.get(kind, ()):
                 continue
-            if name == "run_time_model" and self.in_effect.preemption is _PREDICTED:
+            if name == "run_time_model" and self.in_effect.preemption in _PREDICTED:
                 continue
             if kind is not OrderKind.LEARNED:
                 cure = "remove it, or set order.kind: learned"

@@ -28,7 +28,7 @@ from roost_engine.policies.protocols import ShapedCandidates
 from roost_engine.prediction.run_time.run_times import RunTimes
 from roost_engine.prediction.service import done_s
 from roost_engine.queue.group import Demand, demand_of
-from roost_engine.queue.orders import ValuedOrder, attained_service
+from roost_engine.queue.orders import ValuedOrder
 
 _WAITING = (JobState.WAITING, JobState.CLEARING)
 _HOLDING = (JobState.PLACING, JobState.RUNNING, JobState.STOPPING)
@@ -101,7 +101,7 @@ def _displacement_of(engine: Engine) -> Displacement | None:
 
 
 def _displacing(rule: Displacement) -> Displacing:
-    return Displacing(_VALUE_PART, grows=rule.value is attained_service, lease_s=rule.lease_s)
+    return Displacing(_VALUE_PART, grows=rule.grows, lease_s=rule.lease_s)
 
 
 def started_s(engine: Engine, job_id: JobId) -> float | None:

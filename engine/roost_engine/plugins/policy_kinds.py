@@ -25,9 +25,11 @@ from roost_engine.preemption.network_preemption import (
     PreemptionState,
 )
 from roost_engine.preemption.rules import (
+    KnownLeftMovesConfig,
     LasMovesConfig,
     LearnedMovesConfig,
     LeasesConfig,
+    known_left_moves,
     las_moves,
     learned_moves,
     leases,
@@ -37,7 +39,12 @@ from roost_engine.queue.orders import OrderByValue, SpeedAchieved, attained_serv
 from roost_engine.scoring.graph_jobs import Communication
 
 PreemptionNumbers: TypeAlias = (
-    NetworkPreemptionConfig | LasMovesConfig | LearnedMovesConfig | LeasesConfig | None
+    NetworkPreemptionConfig
+    | LasMovesConfig
+    | LearnedMovesConfig
+    | KnownLeftMovesConfig
+    | LeasesConfig
+    | None
 )
 
 
@@ -78,6 +85,9 @@ def make_order(
             return OrderByValue(SpeedAchieved(speed).value, name=kind.value)
         case OrderKind.LEARNED_LEFT:
             left = (predictors or Predictors()).service_left
+            return OrderByValue(left.value, name=kind.value, peek=left.peek)
+        case OrderKind.KNOWN_LEFT:
+            left = (predictors or Predictors()).known_left
             return OrderByValue(left.value, name=kind.value, peek=left.peek)
         case OrderKind.LEARNED:
             return LearnedOrder(learned or LearnedOrderConfig(), predictors or Predictors())
@@ -146,6 +156,9 @@ def make_preemption(
         case LearnedMovesConfig():
             left = (predictors or Predictors()).service_left
             return MadePreemption(learned_moves(numbers, left))
+        case KnownLeftMovesConfig():
+            known_left = (predictors or Predictors()).known_left
+            return MadePreemption(known_left_moves(numbers, known_left))
         case LeasesConfig():
             return MadePreemption(leases(numbers))
         case _:

@@ -20,11 +20,12 @@ class OrderKind(StrEnum):
     S_RANK = "s-rank"  # least of the ideal speed achieved
     LEARNED = "learned"  # least expected GPU-seconds, by the run times of jobs like it
     LEARNED_LEFT = "learned-left"  # the same of what is left: for stacks that stop jobs
+    KNOWN_LEFT = "known-left"  # the same where jobs of the user and size have ended, else as las
 
     @property
     def reads_predictors(self) -> bool:
         """Whether the order asks what is expected of jobs."""
-        return self in (OrderKind.S_RANK, OrderKind.LEARNED, OrderKind.LEARNED_LEFT)
+        return self not in (OrderKind.PRIORITY, OrderKind.LAS)
 
 
 class PlacementKind(StrEnum):
@@ -54,6 +55,7 @@ class PreemptionKind(StrEnum):
     LAS_MOVES = "las-moves"  # the jobs with most attained GPU-seconds; jobs also migrate
     LAS_CLOSER_MOVES = "las-closer-moves"  # the same, also for a job that waits for a closer place
     LEARNED_MOVES = "learned-moves"  # the jobs with most GPU-seconds left, as far as is expected
+    KNOWN_LEFT_MOVES = "known-left-moves"  # las-closer-moves, by the values of the order known-left
     LEASES = "leases"  # every job whose lease has ended; it competes again
 
 

@@ -88,11 +88,13 @@ class Displacement:
         value: of a job, at an engine time; asking for it notes nothing.
         permission: which jobs may be stopped; None: every job.
         lease_s: a job is not stopped for so long after its start.
+        grows: to a forecast, the value of a running job grows by its GPUs each second.
     """
 
     value: Callable[[JobRecord, float], SortKey]
     permission: StopPermission | None
     lease_s: float
+    grows: bool
 
 
 @runtime_checkable

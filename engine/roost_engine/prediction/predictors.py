@@ -81,10 +81,12 @@ class Predictors:
         self._blended = None if blend is None else BlendedRunTimes(self.history, blend)
         # Not a method: predictors in no reference cycle are freed with their engine.
         asked = self._blended or self.history
-        self.service_left = ServiceLeft(
+        forecasts = (
             partial(_run_times, asked),
             partial(_expected_times, self.history, self._blended),
         )
+        self.service_left = ServiceLeft(*forecasts)
+        self.known_left = ServiceLeft(*forecasts, self.history.knows_size_of_user)
 
     @property
     def run_time_model(self) -> RunTimeModel | None:
@@ -136,6 +138,7 @@ class Predictors:
         """Learn how long and how fast a job ran."""
         self.backlog.end(run.job.job_id)
         self.service_left.forget(run.job.job_id)
+        self.known_left.forget(run.job.job_id)
         closest = closest_tier(run.cluster, run.job.spec)
         speeds = self.speed.estimate(run.job.spec).speeds
         tier = tier_of(run.cluster, run.job.shares)

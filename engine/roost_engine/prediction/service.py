@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeAlias
 
-from roost_engine.domain.model import JobId
+from roost_engine.domain.model import JobId, JobSpec
 from roost_engine.job_record import JobRecord
 from roost_engine.prediction.run_time.run_times import RunTimes
 
@@ -53,11 +53,15 @@ class ServiceLeft:
     Attributes:
         forecast: says how long a job may still run.
         expected: says the same to readers outside the engine, and notes nothing.
+        is_known: whether the forecast of a job counts; in place of other jobs' values stands the
+            service that they have attained. None: every forecast counts.
     """
 
     forecast: Forecast
     expected: Forecast
-    _known: dict[JobId, tuple[float, bool, float]] = field(default_factory=dict)
+    is_known: Callable[[JobSpec], bool] | None = None
+    # By job: when it was asked, whether the job ran then, and the value; None: attained service.
+    _known: dict[JobId, tuple[float, bool, float | None]] = field(default_factory=dict)
 
     def value(self, job: JobRecord, at_s: float) -> tuple[float]:
         """Return a value for queue.orders.OrderByValue and preemption.rules.DisplaceBy."""
@@ -66,24 +70,27 @@ class ServiceLeft:
         if known is not None:
             since_s, was_running, value = known
             if was_running == is_running and (not is_running or at_s < since_s + _FRESH_S):
-                return (value,)
-        value = _gittins_gpu_s(job, self.forecast(job, at_s))
+                return (job.attained_gpu_s(at_s) if value is None else value,)
+        value = self._left_gpu_s(job, self.forecast, at_s)
         if len(self._known) > _MOST_VALUES:
             self._known.clear()
         self._known[job_id] = at_s, is_running, value
-        return (value,)
+        return (job.attained_gpu_s(at_s) if value is None else value,)
 
     def peek(self, job: JobRecord, at_s: float) -> tuple[float]:
         """Return the value that decided last of a job in this state, or would, and note nothing."""
         known = self._known.get(job.job_id)
         if known is not None and known[1] == (job.started_s is not None):
-            return (known[2],)
-        return (_gittins_gpu_s(job, self.expected(job, at_s)),)
+            value = known[2]
+        else:
+            value = self._left_gpu_s(job, self.expected, at_s)
+        return (job.attained_gpu_s(at_s) if value is None else value,)
 
     def forget(self, job_id: JobId) -> None:
         """Drop the value of a job that has ended."""
         self._known.pop(job_id, None)
 
-
-def _gittins_gpu_s(job: JobRecord, times: RunTimes) -> float:
-    return job.spec.gpu_count * expected_s(times, ServiceIndex.GITTINS)
+    def _left_gpu_s(self, job: JobRecord, ask: Forecast, at_s: float) -> float | None:
+        if self.is_known is not None and not self.is_known(job.spec):
+            return None
+        return job.spec.gpu_count * expected_s(ask(job, at_s), ServiceIndex.GITTINS)

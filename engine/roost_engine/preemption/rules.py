@@ -69,6 +69,21 @@ class LearnedMovesConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class KnownLeftMovesConfig:
+    """Configuration of the rule `known-left-moves`.
+
+    Attributes:
+        partitions: the partitions that allow preemption; None: every job may be stopped.
+        lease_s: how long a started job is not stopped, and the time from one review to the next.
+    """
+
+    reads_predictors = True  # not a field: the rule asks for run times
+
+    partitions: tuple[str, ...] | None = None
+    lease_s: float = LONG_ROUND_S
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LeasesConfig:
     """Configuration of the rule `leases`.
 
@@ -97,6 +112,7 @@ def las_moves(config: LasMovesConfig) -> "WithMigration":
             name="las-closer" if config.serves_deferred else "las",
             serves_deferred=config.serves_deferred,
             ranks_by_runs=True,
+            grows=True,
         )
     )
 
@@ -116,6 +132,27 @@ def learned_moves(config: LearnedMovesConfig, left: ServiceLeft) -> "WithMigrati
             permission=_permission(config.partitions),
             name="learned",
             peek=left.peek,
+        )
+    )
+
+
+def known_left_moves(config: KnownLeftMovesConfig, left: ServiceLeft) -> "WithMigration":
+    """Make the rule `known-left-moves`: as `las-closer-moves`, by the values of `known-left`.
+
+    Args:
+        config: the numbers.
+        left: gives the values of the order that belongs to it.
+    """
+    return WithMigration.of(
+        DisplaceBy(
+            left.value,
+            safe_s=config.lease_s,
+            round_s=config.lease_s,
+            permission=_permission(config.partitions),
+            name="known-left",
+            serves_deferred=True,
+            peek=left.peek,
+            grows=True,
         )
     )
 
@@ -144,6 +181,7 @@ class DisplaceBy:
         serves_deferred: see policies.ServesDeferred.
         ranks_by_runs: see policies.RankingPreemption.
         peek: the value for readers outside the engine; None: `value` notes nothing.
+        grows: see policies.Displacement.
     """
 
     value: Value
@@ -155,6 +193,7 @@ class DisplaceBy:
     serves_deferred: bool = False
     ranks_by_runs: bool = False
     peek: Value | None = None
+    grows: bool = False
     _change_s: float = field(default=inf, init=False)
     # The last ranking: by attained service, or the values of another one.
     _ranking: Ranking | None = field(default=None, init=False)
@@ -169,7 +208,9 @@ class DisplaceBy:
     def displacement(self) -> Displacement:
         """See policies.ValuedPreemption."""
         value = self.peek or self.value
-        return Displacement(value=value, permission=self.permission, lease_s=self.safe_s)
+        return Displacement(
+            value=value, permission=self.permission, lease_s=self.safe_s, grows=self.grows
+        )
 
     def lease_s(self, job: JobRecord) -> float:
         """See policies.PreemptPolicy."""

@@ -197,6 +197,13 @@ ORDERS: Mapping[str, OrderPart] = {
         ),
         regime=Regime.PREDICTED,
     ),
+    "known-left": replace(
+        _of_roostd(
+            OrderKind.KNOWN_LEFT,
+            "as learned-left where a job of the same user and size has ended, else as las",
+        ),
+        regime=Regime.PREDICTED,
+    ),
     "learned-gittins": _learned(
         LearnedOrderConfig(index=ServiceIndex.GITTINS), "largest Gittins index first"
     ),

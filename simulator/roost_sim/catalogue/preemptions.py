@@ -17,6 +17,7 @@ from roost_engine.preemption.rules import (
     LONG_ROUND_S,
     ROUND_S,
     DisplaceBy,
+    KnownLeftMovesConfig,
     LasMovesConfig,
     LearnedMovesConfig,
     Leases,
@@ -41,6 +42,9 @@ from roost_sim.worlds.fidelity import Regime
 BLOX_ROUND_S = 300.0  # Gavel, and so `las`, takes 360 s
 LUCID_ROUND_S = 60.0
 SLICE_S = 120.0  # Gandiva slices "in the order of minutes", 1 to 2
+
+
+_WithLease = LasMovesConfig | LearnedMovesConfig | KnownLeftMovesConfig | LeasesConfig
 
 
 class LeaseError(SimError):
@@ -120,7 +124,7 @@ _RULES: Mapping[str, PreemptionPart] = {
     "las": PreemptionPart(
         source=f"after {ROUND_S:g} s of a run, most attained GPU-seconds go first",
         build=lambda information: DisplaceBy(
-            attained_service, safe_s=ROUND_S, round_s=ROUND_S, ranks_by_runs=True
+            attained_service, safe_s=ROUND_S, round_s=ROUND_S, ranks_by_runs=True, grows=True
         ),
     ),
     "least-run-time": PreemptionPart(
@@ -193,6 +197,14 @@ PREEMPTIONS: Mapping[str, PreemptionPart] = {
         ),
         regime=Regime.PREDICTED,
     ),
+    "known-left-moves": replace(
+        _of_roostd(
+            lambda information: KnownLeftMovesConfig(partitions=information.partitions),
+            f"as las-closer-moves, after {LONG_ROUND_S:g} s of a run, by the values of the order "
+            "known-left",
+        ),
+        regime=Regime.PREDICTED,
+    ),
     "las-closer-moves": _of_roostd(
         lambda information: LasMovesConfig(
             partitions=information.partitions, lease_s=LONG_ROUND_S, serves_deferred=True
@@ -219,7 +231,7 @@ def preemption_part(name: str) -> PreemptionPart:
 
     def numbers(information: PolicyInformation) -> PreemptionNumbers:
         found = None if usual is None else usual(information)
-        if not isinstance(found, LasMovesConfig | LearnedMovesConfig | LeasesConfig):
+        if not isinstance(found, _WithLease):
             raise LeaseError(f"{name}: rule {kind} has no lease to replace")
         return replace(found, lease_s=lease_s)
 

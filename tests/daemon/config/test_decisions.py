@@ -9,7 +9,7 @@ from roost_engine.gate.dally import DallyConfig
 from roost_engine.gate.delay import DelayConfig
 from roost_engine.plugins.stacks import GateKind, PreemptionKind
 from roost_engine.preemption.network_preemption import NetworkPreemptionConfig
-from roost_engine.preemption.rules import LasMovesConfig, LeasesConfig
+from roost_engine.preemption.rules import KnownLeftMovesConfig, LasMovesConfig, LeasesConfig
 from roostd.config.decisions import EngineSection, GateSection, PreemptionSection
 
 
@@ -66,11 +66,12 @@ def test_preemption_names_its_partitions_in_order_and_keeps_qos_to_the_daemon() 
 def test_each_rule_has_its_own_lease_unless_one_is_given(lease_s: float | None) -> None:
     section = PreemptionSection(lease_s=lease_s)
 
-    las, closer, leases, network = (
+    las, closer, known, leases, network = (
         section.to_core(kind, ["main"])
         for kind in (
             PreemptionKind.LAS_MOVES,
             PreemptionKind.LAS_CLOSER_MOVES,
+            PreemptionKind.KNOWN_LEFT_MOVES,
             PreemptionKind.LEASES,
             PreemptionKind.NETWORK,
         )
@@ -80,6 +81,7 @@ def test_each_rule_has_its_own_lease_unless_one_is_given(lease_s: float | None) 
     assert closer == LasMovesConfig(
         partitions=("main",), lease_s=lease_s or 1_800.0, serves_deferred=True
     )
+    assert known == KnownLeftMovesConfig(partitions=("main",), lease_s=lease_s or 1_800.0)
     assert leases == LeasesConfig(partitions=("main",), lease_s=lease_s or 3_600.0)
     assert network == NetworkPreemptionConfig(partitions=("main",), lease_s=lease_s or 3_600.0)
 

@@ -101,8 +101,8 @@ def test_settings_show_the_part_of_the_stack_and_where_it_comes_from(tmp_path: P
         ("mode: off\nstack: 7\n", "roostd.yaml:2: stack: want str, got int"),
         (
             "order: {kind: lass}\n",
-            "roostd.yaml:1: order.kind: want priority, las, s-rank, learned or learned-left, "
-            "got lass",
+            "roostd.yaml:1: order.kind: want priority, las, s-rank, learned, learned-left or "
+            "known-left, got lass",
         ),
         (
             "order:\n  fairness: strict\n",

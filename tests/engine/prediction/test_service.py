@@ -93,3 +93,27 @@ def test_a_reader_sees_the_value_that_decided_and_leaves_no_trace() -> None:
     asked.times = ending_at(1_000_000.0)
     assert left.peek(record, 400.0) == left.peek(record, 0.0) < left.value(record, 400.0)
     assert expected.count == 1
+
+
+def test_a_job_that_nothing_is_known_of_has_its_attained_service() -> None:
+    asked = Asked()
+    left = ServiceLeft(asked, asked, lambda spec: False)
+    record = running("1")
+    assert [left.value(record, at_s) for at_s in (0.0, 50.0)] == [(0.0,), (200.0,)]
+    assert left.peek(record, 100.0) == (400.0,)
+    assert asked.count == 0
+
+
+def test_what_becomes_known_of_a_job_counts_from_its_next_question() -> None:
+    asked, known = Asked(), set[str]()
+    left = ServiceLeft(asked, asked, lambda spec: spec.job_id in known)
+    before = waiting(job("1", gpus=4))
+    before.earlier_run_s = 10.0
+    record = running("2")
+    assert left.value(before, 0.0) == (40.0,)
+    assert left.value(record, 10.0) == (40.0,)
+    known |= {"1", "2"}
+    assert left.value(before, 9_000.0) == (40.0,), "its place in the queue is by that"
+    assert left.value(record, 300.0) == (1_200.0,)
+    assert left.value(record, 400.0) > (1_200.0,)
+    assert left.peek(running("3"), 5.0) == (20.0,)

@@ -19,13 +19,16 @@ from roost_engine.policies.preemption_protocols import (
     PreemptPolicy,
 )
 from roost_engine.policies.slots import name_of
+from roost_engine.prediction.predictors import Predictors
 from roost_engine.preemption.rules import (
     DisplaceBy,
+    KnownLeftMovesConfig,
     LasMovesConfig,
     Leases,
     LeasesConfig,
     RankedWithMigration,
     WithMigration,
+    known_left_moves,
     las_moves,
     leases,
     next_round_s,
@@ -63,6 +66,21 @@ def test_rules_have_the_names_that_operators_configure() -> None:
     assert closer.serves_deferred
     assert not las_moves(LasMovesConfig()).serves_deferred
     assert name_of(leases(LeasesConfig())) == "leases"
+    known = known_left_moves(KnownLeftMovesConfig(), Predictors().known_left)
+    assert name_of(known) == "known-left-moves"
+    assert known.serves_deferred
+
+
+def test_by_what_is_known_a_job_near_its_end_stays_and_one_far_from_it_goes() -> None:
+    predictors = Predictors()
+    for number in range(20):
+        predictors.history.add(saving(f"old-{number}", gpus=4), 10_000.0, float(number))
+    rule = known_left_moves(KnownLeftMovesConfig(), predictors.known_left)
+    near, far, other = ran("1", 9_000.0, gpus=4), ran("2", 500.0, gpus=4), ran("3", 5_000.0)
+    assert rule.first_to_go([near, far, other], 100.0)[0] is far
+    assert rule.displaces(near, far, 100.0)
+    by_service = las_moves(LasMovesConfig())
+    assert by_service.first_to_go([near, far, other], 100.0)[0] is near
 
 
 def test_most_attained_service_goes_first_and_only_for_a_job_that_has_had_less() -> None:

@@ -50,7 +50,9 @@ def test_migration_keeps_a_rules_judgement_of_plans() -> None:
     assert not isinstance(PREEMPTIONS["las-moves"].build(NO_INFORMATION), JudgingPreemption)
 
 
-@pytest.mark.parametrize("kind", ["las-moves", "las-closer-moves", "learned-moves", "leases"])
+@pytest.mark.parametrize(
+    "kind", ["las-moves", "las-closer-moves", "learned-moves", "known-left-moves", "leases"]
+)
 def test_a_name_may_carry_another_lease(kind: str) -> None:
     part = preemption_part(f"{kind}:900")
     assert part.numbers is not None

@@ -38,6 +38,7 @@ from roost_engine.prediction.run_time.history_kinds import (
     KnownKind,
     WatchedRun,
     kinds_of,
+    user_size_kind,
 )
 from roost_engine.prediction.run_time.history_state import LAST_COUNT, HistoryState
 from roost_engine.prediction.run_time.run_times import (
@@ -275,6 +276,12 @@ class RunTimeHistory:
             hazards, narrowest = wider, sums
         job_count = 0.0 if narrowest is None else float(narrowest.entered[0]) * fade
         return RunTimes(fracs_of(hazards), age_s, limit_s, job_count, is_of_user)
+
+    def knows_size_of_user(self, job: JobSpec) -> bool:
+        """Return whether a job of the same user with as many GPUs has ended."""
+        kind = user_size_kind(job)
+        sums = None if kind is None else self._kinds.get(kind)
+        return sums is not None and bool(sums.last_s)
 
     def known_kinds(self, job: JobSpec, at_s: float) -> tuple[KnownKind, ...]:
         """Return what is known of each kind that a job is of, in the order of `kinds_of`."""

@@ -126,6 +126,11 @@ def kinds_of(job: JobSpec, reads_limits: bool = True) -> tuple[Kind, ...]:
     )
 
 
+def user_size_kind(job: JobSpec) -> str | None:
+    """Return the name of the kind of a user's jobs of this size; None: the user is unknown."""
+    return f"user {job.user_id} {job.gpu_count} gpus" if job.user_id >= 0 else None
+
+
 @lru_cache(CACHE_LIMIT, typed=True)  # limits of 60 and 60.0 s have different names
 def _kinds(
     partition: str,

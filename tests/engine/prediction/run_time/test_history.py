@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roost_engine.domain.model import JobId, JobSpec
+from roost_engine.domain.model import UNKNOWN_USER, JobId, JobSpec
 from roost_engine.prediction.run_time.history import FEW_COUNT, SPREAD, RunTimeHistory
 from roost_engine.prediction.run_time.history_kinds import HALF_LIFE_S, kinds_of
 from roost_engine.prediction.run_time.run_times import BAND_COUNT, STARTS_S, RunTimes, band_of
@@ -119,6 +119,21 @@ def test_counts_fade_with_time() -> None:
     assert history.times(of(), 0.0, 100 * HALF_LIFE_S).quantile_s(0.5) == pytest.approx(
         median_s(RunTimeHistory(), of()), rel=1e-3
     )
+
+
+def test_a_users_size_is_known_once_such_a_job_has_ended() -> None:
+    history = RunTimeHistory()
+    history.begin(of(), 0.0, 1.0, 0.0)
+    history.add(of(2, "other", job_id="2"), 60.0, DAY_S)  # by then the first has left bands
+    assert not history.knows_size_of_user(of())
+    history.add(of(), 2 * DAY_S, 2 * DAY_S)
+    assert history.knows_size_of_user(of(job_id="3"))
+    assert not history.knows_size_of_user(replace(of(), shapes=(shape(4),)))
+    assert not history.knows_size_of_user(replace(of(), user_id=77))
+    assert not history.knows_size_of_user(replace(of(), user_id=UNKNOWN_USER))
+    again = RunTimeHistory()
+    again.restore(history.state())
+    assert again.knows_size_of_user(of())
 
 
 # -- running jobs --------------------------------------------------------------------------------
