@@ -8,7 +8,7 @@ BAD_INPUT = 2  # also: Slurm does not answer, or refuses
 
 
 def add_unpin(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `unpin`, beside --runtime-folder."""
+    """Add what `unpin` has beside --runtime-folder."""
     parser.add_argument(
         "--others",
         action="store_true",
