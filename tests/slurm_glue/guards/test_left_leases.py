@@ -16,7 +16,7 @@ RELEASED = "AdminComment=roost:let-go"
 
 
 class Answering(FakeSlurm):
-    """A Slurm that people ask, who wait longer than a hook."""
+    """Answers a person's command, which may take longer than a hook's."""
 
     def __call__(self, argv: Argv, timeout_s: float) -> str:
         return super().__call__(argv, min(timeout_s, 5.0))
