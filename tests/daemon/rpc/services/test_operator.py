@@ -120,7 +120,7 @@ async def test_status_and_explain_name_the_stack_and_the_parts_that_replace_its_
     told = await cluster.operator().ExplainJob(pb.ExplainJobRequest(job_id="1"))
 
     assert status.stack == told.stack == "roost-no-preemption, gate.kind open"
-    assert status.placement == "strict"
+    assert status.placement == "common-shapes"
 
 
 async def test_a_node_shows_who_holds_what_and_the_probe_s_values_in_gres_order(
