@@ -62,7 +62,7 @@ POLICIES = (
     "roost-2026-11-28",
     "roost-no-preemption-2026-11",
     "roost-no-preemption-2026-11-28",
-    "roost-no-preemption-2026-11-28-strict",
+    "roost-no-preemption-2026-11-28b",
     "fifo",
     "slurm",
     "slurm-22.05",

@@ -257,8 +257,8 @@ DATED = (
         preemption="las-closer-moves:360",
     ),
     Composition(
-        name="roost-no-preemption-2026-11-28-strict",
-        order="learned-easily-trusting",
+        name="roost-no-preemption-2026-11-28b",
+        order="learned-easily",
         placement="strict",
         gate="patient-uplink-delay",
     ),

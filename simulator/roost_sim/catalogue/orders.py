@@ -186,7 +186,7 @@ ORDERS: Mapping[str, OrderPart] = {
     "learned-trusting": _learned(
         LearnedOrderConfig(earned_trust=False), "least expected GPU-seconds first, always trusted"
     ),
-    "learned-easily-trusting": _learned(
+    "learned-easily": _learned(
         LearnedOrderConfig(trust=TrustConfig(fewest_runs=300, doubt=0.0)),
         "least expected GPU-seconds first, trusted with less proof",
     ),
