@@ -59,7 +59,7 @@ class OrderSection(Section):
         default=ServiceIndex.MEAN,
         description="what a job is expected to need: mean (expected GPU-seconds), gittins"
         " (GPU-seconds for each end, over the best span ahead) or risk (expected GPU-seconds if it"
-        " outlives the median); this and the next seven: kind learned",
+        " outlives the median); this and the next five: kind learned",
     )
     fairness: Annotated[Fairness, Field(strict=False)] = Field(
         default=Fairness.FREE,
@@ -84,17 +84,19 @@ class OrderSection(Section):
     )
     reads_limits: bool = Field(
         default=True,
-        description="whether the time limits that users give tell something about run times",
+        description="whether the time limits that users give tell something about run times; this"
+        " and the next: kinds learned, learned-left and known-left",
     )
     run_time_model: RunTimeModelPath = Field(
         default=NO_MODEL,
         description="none (the history of run times alone), or the path of an ONNX file that is"
-        " asked too; roost-train runtimes makes one; orders learned, learned-left and known-left",
+        " asked too; roost-train runtimes makes one",
     )
     share_slack: FactorOrNever = Field(
         default=inf,
         description="a user whose jobs have had lately and still want more than so many times the"
-        " user's share of the GPU-seconds goes behind other users for a window; or never",
+        " user's share of the GPU-seconds goes behind other users for a window; or never; kind"
+        " learned",
     )
     earned_trust: bool = Field(
         default=True,
