@@ -61,7 +61,7 @@ class ArrivalLog:
         self._arrivals: deque[LoggedArrival] = deque()
         self._open: dict[JobId, LoggedArrival] = {}
         self._own = RunTimeHistory(reads_limits)
-        self._watched: dict[JobId, None] = {}  # jobs that run, as far as its own history knows
+        self._watched: dict[JobId, None] = {}  # jobs that `_own` counts as running
         self._known: dict[JobId, None] = {}
 
     def __iter__(self) -> Iterator[LoggedArrival]:
@@ -126,11 +126,12 @@ class ArrivalLog:
             arrival.run_s = record.run_s(record.ended_s)
 
     def _learn(self, record: JobRecord) -> None:
-        """Tell the log's own history what became of a job.
+        """Report what became of a job to the log's own history.
 
-        Jobs that run count, as Predictors has it: for as long as long jobs have not ended, only
-        short ones would be known otherwise. They count from their start, or from that of the log:
-        a shorter job that ended before is unknown.
+        Running jobs count as well, as in Predictors: otherwise only short jobs would be known until
+        long ones have ended. They count from their start, or from the start of the log if that is
+        later: of the jobs that started before, those that ended before are unknown, and a history
+        of the others alone would take all for long.
         """
         own, job_id, was_running = self._own, record.job_id, record.job_id in self._watched
         if record.state is JobState.ENDED:
