@@ -1,6 +1,6 @@
 """The placement rule `common-shapes`: jobs wait for the tightest shape that many nodes could hold.
 
-Where all nodes have as many GPUs this is the rule `strict`. On a cluster of 40 nodes of 4 GPUs and
+Where all nodes have the same number of GPUs this is the rule `strict`. On 40 nodes of 4 GPUs and
 one of 16, `strict` has every job of 8 GPUs or more wait for the one node while the others are idle.
 Figures: docs/results/order.md.
 """
