@@ -49,7 +49,7 @@ class ServiceLeft:
 
     A value is kept while a job waits, and for some minutes while it runs: what was learned in the
     meantime must not make jobs displace each other at every event. That a job has no forecast is
-    kept likewise; its attained service is computed anew each time.
+    kept likewise; its attained service is computed at each question.
 
     Attributes:
         forecast: returns how long a job may still run.
