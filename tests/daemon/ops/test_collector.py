@@ -67,14 +67,15 @@ async def echo_server() -> AsyncIterator[Callable[[bytes], Awaitable[bytes]]]:
         return request
 
     server = grpc.aio.server(interceptors=(PassOn(),))
-    handler = grpc.unary_unary_rpc_method_handler(echo)
+    handler: Any = grpc.unary_unary_rpc_method_handler(echo)
     server.add_generic_rpc_handlers(
         (grpc.method_handlers_generic_handler("test.Echo", {"Echo": handler}),)
     )
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
-        yield channel.unary_unary("/test.Echo/Echo")
+        call: Any = channel.unary_unary("/test.Echo/Echo")
+        yield call
     await server.stop(None)
 
 
