@@ -24,7 +24,8 @@ from roost_train.interference.interference_training import WIDTHS
 from roost_train.runtimes.run_time_figures import rank_correlation
 
 Array = NDArray[np.float64]
-Means = tuple[Array, Array]  # of the pairs learned from, and of those asked about
+# Predicted log slowdowns [pair]: of the pairs learned from, and of the pairs asked about.
+Means = tuple[Array, Array]
 Combination = Callable[[Pairs, Pairs], Means]
 WIDTH, RIDGE = 0.8, 0.3  # as shipped
 _SM, _STEP = COLUMN["sm_mean"], COLUMN["step_time_mean"]
@@ -54,7 +55,7 @@ def linear_means(known: Pairs, asked: Pairs) -> Means:
 
 
 def linear_costs(known: Pairs, asked: Pairs) -> Means:
-    """Return those of a bilinear form whose costs are 0 or more: more load never predicts less."""
+    """Predict by a bilinear form whose costs are 0 or more: more load never predicts less."""
 
     def columns(pairs: Pairs) -> Array:
         sm, step = (pairs.own[:, at].astype(float) for at in (_SM, _STEP))
@@ -68,25 +69,25 @@ def linear_costs(known: Pairs, asked: Pairs) -> Means:
     return columns(known) @ costs, columns(asked) @ costs
 
 
-def linear_of_the_rest(known: Pairs, asked: Pairs) -> Means:
-    """Return the model's, and LIF-linear's of what the model leaves."""
+def linear_of_residuals(known: Pairs, asked: Pairs) -> Means:
+    """Add what LIF-linear predicts of the model's residuals to what the model predicts."""
     fitted, mean = model_means(known, asked)
-    rest = replace(known, slowdown=known.slowdown - fitted)
-    first, second = (lif_linear(rest, each) for each in (known, asked))
+    residuals = replace(known, slowdown=known.slowdown - fitted)
+    first, second = (lif_linear(residuals, each) for each in (known, asked))
     return np.maximum(fitted + first, 0.0), np.maximum(mean + second, 0.0)
 
 
 def linear_as_offset(known: Pairs, asked: Pairs) -> Means:
-    """Return half of LIF-linear's, and those of the model fitted to the rest."""
+    """Add half of what LIF-linear predicts to a model that is fitted to the residuals of that."""
     first, second = linear_means(known, asked)
-    rest = replace(known, slowdown=np.maximum(known.slowdown - first / 2, 0.0))
-    fitted, mean = model_means(rest, asked)
+    residuals = replace(known, slowdown=np.maximum(known.slowdown - first / 2, 0.0))
+    fitted, mean = model_means(residuals, asked)
     return first / 2 + fitted, second / 2 + mean
 
 
 def equal_blend(known: Pairs, asked: Pairs) -> Means:
-    (a, b), (c, d) = model_means(known, asked), linear_means(known, asked)
-    return (a + c) / 2, (b + d) / 2
+    model, linear = model_means(known, asked), linear_means(known, asked)
+    return (model[0] + linear[0]) / 2, (model[1] + linear[1]) / 2
 
 
 COMBINATIONS: Mapping[str, Combination] = {
@@ -94,7 +95,7 @@ COMBINATIONS: Mapping[str, Combination] = {
     "LIF-linear": linear_means,
     "equal blend": equal_blend,
     "linear, no cost below 0": linear_costs,
-    "LIF-linear of what the model leaves": linear_of_the_rest,
+    "LIF-linear of what the model leaves": linear_of_residuals,
     "half of LIF-linear as offset of the model": linear_as_offset,
 }
 

@@ -96,7 +96,10 @@ def by_load(found: Iterable[Summary]) -> str:
 
 
 def ratios_to(baseline: str, paths: Iterable[Path]) -> str:
-    """One table for all loads: hours, job times and 99th percentiles over a policy's, and stops."""
+    """One table for all loads: hours, ratios to a policy of the same seeds, stops, communication.
+
+    Policies are in the order of their hours at the lowest load that they were run at.
+    """
     runs: dict[tuple[float, str], dict[int, Summary]] = {}
     for path in paths:
         for found in json.loads(path.read_text(encoding="utf-8")):
@@ -105,26 +108,33 @@ def ratios_to(baseline: str, paths: Iterable[Path]) -> str:
                 runs.setdefault(key, {})[found["seed"]] = found
     loads = sorted({load for load, _ in runs})
     columns = ("hours", f"÷ `{baseline}`", "p99 ÷", "stops", "comm. share")
-    head = [
-        "policy",
-        "seeds",
-        *(f"{load:g}: {columns[0]} | {' | '.join(columns[1:])}" for load in loads),
-    ]
+    head = ["policy", "seeds", *(f"{load:g}: {' | '.join(columns)}" for load in loads)]
     lines = [f"| {' | '.join(head)} |", "|---" * (2 + len(columns) * len(loads)) + "|"]
-    cells: dict[str, list[str]] = {}
-    for load, policy in sorted(runs, key=lambda key: (key[0], runs_mean(runs[key], "avg_jct_s"))):
-        mine, other = runs[load, policy], runs.get((load, baseline), {})
-        seeds = sorted(mine.keys() & other.keys())
-        row_cells = cells.setdefault(policy, [str(len(mine))])
-        row_cells.append(mean_and_half([mine[seed]["avg_jct_s"] / 3600 for seed in sorted(mine)]))
-        for name in ("avg_jct_s", "p99_jct_s"):
-            ratios = [mine[seed][name] / other[seed][name] for seed in seeds]
-            row_cells.append(mean_and_half(ratios))
-        row_cells.append(f"{runs_mean(mine, 'preemptions'):.0f}")
-        row_cells.append(f"{runs_mean(mine, 'comm_share'):.3f}")
-    return "\n".join(
-        [*lines, *(f"| `{name}` | {' | '.join(row)} |" for name, row in cells.items())]
-    )
+    by_hours = sorted(runs, key=lambda key: (key[0], runs_mean(runs[key], "avg_jct_s")))
+    for policy in dict.fromkeys(policy for _, policy in by_hours):
+        counts = [len(runs[load, policy]) for load in loads if (load, policy) in runs]
+        fewest, most = min(counts), max(counts)
+        cells = [f"`{policy}`", f"{most}" if fewest == most else f"{fewest} to {most}"]
+        for load in loads:
+            mine = runs.get((load, policy))
+            other = runs.get((load, baseline), {})
+            cells += ["-"] * len(columns) if mine is None else ratio_cells(mine, other)
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def ratio_cells(mine: Mapping[int, Summary], other: Mapping[int, Summary]) -> list[str]:
+    """The cells of a policy's runs at one load, by seed, beside another policy's."""
+    both = sorted(mine.keys() & other.keys())
+    return [
+        mean_and_half([mine[seed]["avg_jct_s"] / 3600 for seed in sorted(mine)]),
+        *(
+            mean_and_half([mine[seed][name] / other[seed][name] for seed in both])
+            for name in ("avg_jct_s", "p99_jct_s")
+        ),
+        f"{runs_mean(mine, 'preemptions'):.0f}",
+        f"{runs_mean(mine, 'comm_share'):.3f}",
+    ]
 
 
 def runs_mean(runs: Mapping[int, Summary], name: str) -> float:

@@ -101,6 +101,7 @@ class JobRecord:
         until_s: when a waiting job is decided at the latest, if that is known.
         declined_s: by tier, node and rack: engine time from which, in the present wait, it has
             declined GPUs farther apart than that; None: it has not.
+        was_deferred: whether the gate has let it wait in the present wait, whatever it was offered.
         hand_over_at_s: when it is released to plain Slurm if it has not got the only GPU indices
             that it can have; None: it can have any.
         last_try: the candidates, or the lack of any, of the last try.
@@ -134,6 +135,7 @@ class JobRecord:
     reason: str = ""
     until_s: float | None = None
     declined_s: tuple[float | None, float | None] = (None, None)
+    was_deferred: bool = False
     last_try: Candidates | None = None
     placement: Placement | None = None
     decision: Lazy[Decision] | None = None
@@ -295,6 +297,7 @@ class JobRecord:
         """Continue a wait that began before this engine."""
         self.queued_s = min(wait.since_s, max(at_s, self.spec.eligible_s))
         self.declined_s, self.refusal_count = wait.declined_s, wait.refusal_count
+        self.was_deferred = self.declined_s != (None, None)
         self.not_before_s, self.hand_over_at_s = wait.not_before_s, wait.hand_over_at_s
         self.limited_since_s = wait.limited_since_s
         self.continue_runs(wait.runs)
@@ -311,7 +314,7 @@ class JobRecord:
             at_s if since_s is None and target < tier else since_s
             for target, since_s in zip((Tier.NODE, Tier.RACK), self.declined_s, strict=True)
         )
-        self.declined_s = node_s, rack_s
+        self.declined_s, self.was_deferred = (node_s, rack_s), True
 
     def remember_runs(self, earlier: "KnownJob", at_s: float) -> None:
         """Carry over its runs from before it came back into the queue."""

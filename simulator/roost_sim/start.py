@@ -16,7 +16,8 @@ def main() -> None:
     if is_met:  # within an import a KeyboardInterrupt shows a traceback, or is lost
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     if isinstance(sys.stdout, io.TextIOWrapper):
-        # A locale without our signs gets escapes, not a traceback; stderr is so by itself.
+        # What the locale cannot encode is printed as escapes, not as a traceback; stderr does so
+        # by itself.
         sys.stdout.reconfigure(errors="backslashreplace")
     from roost_sim.cli import main as run
 

@@ -5,15 +5,6 @@ local function set_of(text)
   return found
 end
 
--- Whether a site that lets Roost steer some accounts or QoS lists the job's. A QoS that the job has
--- not named, and its user has no default for, is not known yet.
-local function in_opt_in(job, beat)
-  local function is_listed(names, name) return not next(names) or names[name:lower()] ~= nil end
-  local qos = job.qos or job.default_qos
-  return is_listed(beat.accounts, job.account or job.default_account or "")
-    and (qos == nil or is_listed(beat.qos, qos))
-end
-
 -- "gres:gpu:a100:2" (22.05), "gres/gpu:a100=2" (newer) -> "gres:gpu", "a100", ":2"; nil if no GPU.
 local function parse(entry)
   local head, rest = entry:match("^(g?r?e?s?[:/]?gpu)(.*)$")

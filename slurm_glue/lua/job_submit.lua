@@ -7,7 +7,8 @@ local MODELS = ""    -- models of this cluster, "a100,h100": known even while ro
 local MODEL = ""     -- the model of every GPU of this cluster; empty where there are several
 local COUNTED = ""   -- models with a count-only gres of that name: each GPU takes one as a token
 local SEATS = false  -- with second seats, each GPU of a plain request also takes a gputoken
-local FRESH_S, LONGEST_LEASE_S, NO_VAL = 15, 86400, 4294967294
+local FRESH_S, LONGEST_LEASE_S = 15, 86400
+local NO_VAL, NO_VAL16 = 4294967294, 65534  -- of slurm.h: a number of 32 or 16 bits is not given
 local FORMS = {"tres_per_node", "tres_per_job", "tres_per_task", "tres_per_socket"}
 
 -- gpu_request.lua stands here.
@@ -19,11 +20,13 @@ local function read_heartbeat()
   at, lease = tonumber(at) or 0, tonumber(lease) or 0
   if math.abs(os.time() - at) > FRESH_S or lease < 1 or lease > LONGEST_LEASE_S then return nil end
   local function list(key) return text:match("\n" .. key .. " ([^\n]*)") or "" end
-  return {lease = lease, on = set_of(list("enforce")), off = set_of(list("except")), models = list("models"),
-    accounts = set_of(list("accounts")), qos = set_of(list("qos")), owner = list("owner"):gsub("^%x", " owner=%0")}
+  return {lease = lease, models = list("models"),
+    on = set_of(list("enforce")), off = set_of(list("except")),
+    accounts = set_of(list("accounts")), qos = set_of(list("qos")),
+    owner = list("owner"):gsub("^%x", " owner=%0")}
 end
 
--- Wakes roostd.
+-- Wakes roostd, if it is alive.
 local function tell(beat, line)
   local spool = beat and io.open(SPOOL, "a")
   if spool then spool:write(line); spool:close() end
@@ -60,21 +63,7 @@ local function partition_of(job, partitions)
   return "*"
 end
 
-local function may_hold(job, partition, beat)
-  if beat.off[partition] or not (beat.on[partition] or beat.on["*"]) then return false end
-  -- Never held: jobs with a choice of partitions, in a reservation, exclusive (0; from 2 on: to a
-  -- user, group or segment), heterogeneous, immediate (srun -I), periodic (scrontab).
-  local shared = job.shared or 1
-  return not (partition:find(",") or (job.reservation or "") ~= ""
-    or shared == 0 or (shared > 1 and shared < 65534) or (job.het_job_offset or NO_VAL) ~= NO_VAL or job.immediate == 1 or job.cron_job == true)
-end
-
-local function hold(job, beat)
-  local now, begin = os.time(), tonumber(job.begin_time) or 0
-  local asked = begin > now and begin < NO_VAL
-  job.admin_comment = "roost:lease" .. beat.owner .. (asked and (" begin=%d"):format(begin) or "")
-  job.begin_time = math.max(asked and begin or 0, now + beat.lease)
-end
+-- job_lease.lua stands here.
 
 local function submit(job, partitions, uid)
   local beat, partition = read_heartbeat(), partition_of(job, partitions)
@@ -91,7 +80,8 @@ end
 
 local function modify(job, record)
   translate(job, set_of(MODELS), job.features or record.features or "")
-  if job.admin_comment or (tonumber(job.begin_time) or 0) > 0 then return end  -- of Roost itself
+  -- Each update of Roost itself sets one of these two.
+  if job.admin_comment or (tonumber(job.begin_time) or 0) > 0 then return end
   if (record.admin_comment or ""):find("^roost:lease") then tell(read_heartbeat(), "change\n") end
 end
 

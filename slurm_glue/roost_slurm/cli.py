@@ -3,8 +3,8 @@
 Exit codes: 0 done; 1 the answer is no: `config --check` found differences, `check` a setting
 missing that Roost needs (with --strict also one that it recommends), `certs --check` an old
 certificate, `doctor` a problem, `migrate --check` a node that is not done; 2 wrong input, nothing
-was written, or Slurm does not answer. `hook` always exits 0. Each command has --help with an
-example.
+was written, `release` while roostd is alive, or Slurm does not answer or refuses. `hook` always
+exits 0. Each command has --help with an example.
 """
 
 import argparse
@@ -61,15 +61,14 @@ def _parser() -> argparse.ArgumentParser:
     )
     release = command(
         "release",
-        "after roostd was stopped: give leased jobs their own begin times, without the wait",
+        "after roostd was stopped: end the leases of waiting jobs now; their users' own begin times"
+        " stay",
         "--runtime-folder /run/roost",
     )
-    for one, add in (
-        (unpin, guards_command.add_unpin),
-        (release, guards_command.add_release),
-    ):
-        _add_runtime_folder(one)
-        add(one)
+    _add_runtime_folder(unpin)
+    guards_command.add_unpin(unpin)
+    _add_runtime_folder(release)
+    release.set_defaults(run=guards_command.release)
     _add_check(command("check", "look whether slurm.conf has what Roost needs", "--strict"))
     _add_certs(
         command(

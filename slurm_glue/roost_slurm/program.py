@@ -23,7 +23,7 @@ def run_program(load: Callable[[], Callable[[], Result]]) -> Result | int:
     Returns:
         What the program returned, or EXIT_INTERRUPTED.
     """
-    escape_what_the_locale_lacks()
+    _escape_unencodable_output()
     # A shell's background jobs ignore SIGINT, and continue to.
     is_met = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if is_met:
@@ -40,10 +40,10 @@ def run_program(load: Callable[[], Callable[[], Result]]) -> Result | int:
             signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-def escape_what_the_locale_lacks() -> None:
+def _escape_unencodable_output() -> None:
     """Print characters that the locale cannot encode as escapes, not as a traceback.
 
-    A user's name for a job may have them, and so have our tables. stderr is so by itself.
+    Names of jobs may have such characters, and so have our tables. stderr does so by itself.
     """
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")

@@ -47,9 +47,9 @@ def test_what_was_not_run_is_a_dash(table: ModuleType) -> None:
     assert "| `las` | none | 1 | - | 0.80 (0.70 to 0.90) |" in table.by_load(found)
 
 
-def run(policy: str, seed: int, jct_s: float) -> dict[str, object]:
+def run(policy: str, seed: int, jct_s: float, load: float = 1.1) -> dict[str, object]:
     figures = {"avg_jct_s": jct_s, "p99_jct_s": 2 * jct_s, "preemptions": 3, "comm_share": 0.25}
-    return {"policy": policy, "load": 1.1, "seed": seed, **figures}
+    return {"policy": policy, "load": load, "seed": seed, **figures}
 
 
 def test_ratios_are_of_runs_with_the_same_seed_also_from_several_files(
@@ -63,3 +63,17 @@ def test_ratios_are_of_runs_with_the_same_seed_also_from_several_files(
     assert lines[0] == ("| policy | seeds | 1.1: hours | ÷ `slurm` | p99 ÷ | stops | comm. share |")
     assert lines[2] == "| `roost` | 2 | 0.75 ± 3.18 | 0.50 ± 0.00 | 0.50 ± 0.00 | 3 | 0.250 |"
     assert lines[3].startswith("| `slurm` | 3 | 4.33 ± ")
+
+
+def test_a_policy_that_was_not_run_at_a_load_has_dashes_there(
+    table: ModuleType, tmp_path: Path
+) -> None:
+    path = tmp_path / "compared.json"
+    both = [run("slurm", 0, 3_600.0, 0.9), run("slurm", 0, 7_200.0), run("slurm", 1, 7_200.0)]
+    path.write_text(json.dumps([*both, run("roost", 0, 3_600.0)]), encoding="utf-8")
+    _, _, slurm, roost = table.ratios_to("slurm", [path]).splitlines()
+    assert slurm == (
+        "| `slurm` | 1 to 2 | 1.00 | 1.00 | 1.00 | 3 | 0.250"
+        " | 2.00 ± 0.00 | 1.00 ± 0.00 | 1.00 ± 0.00 | 3 | 0.250 |"
+    )
+    assert roost == "| `roost` | 1 | - | - | - | - | - | 1.00 | 0.50 | 0.50 | 3 | 0.250 |"

@@ -98,6 +98,7 @@ def test_a_tier_that_a_job_can_never_have_is_no_part_of_its_wait() -> None:
     wait = WaitSoFar(since_s=0.0, declined_s=(5.0, 7.0))
     waiter = record(gpus=16)
     waiter.continue_wait(wait, 10.0)
+    assert waiter.was_deferred
     gate.decide(offer(waiter, ACROSS, 10.0))
     ((_, open_wait),) = gate.state().waits
     assert open_wait.since_s == [None, 7.0]

@@ -9,7 +9,7 @@ from roost_slurm.text.scontrol import ShownNode, parse_jobs, parse_nodes
 
 STRANDING_RELEASE = "slurm-wlm 22.05"
 # A job must start in the 4 s before the node has registered, and usually does so after 2 s. On a
-# busy machine a node may register first: then once more, each time for about 7 s.
+# busy machine the node may register first: then it is tried again, and each try takes about 7 s.
 _PATIENCE_S = 240.0
 
 

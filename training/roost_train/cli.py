@@ -12,6 +12,7 @@ import shlex
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
+from math import isnan
 from typing import TypeAlias
 
 import numpy as np
@@ -227,7 +228,10 @@ def _verify(arguments: argparse.Namespace) -> int:
     from roost_train.release.verify import verify
 
     verdict = verify(arguments.model)
-    print(json.dumps({"model": str(arguments.model), **asdict(verdict), "same": verdict.is_same}))
+    figures = asdict(verdict)
+    if isnan(verdict.worst_difference):
+        figures["worst_difference"] = None  # JSON has no NaN
+    print(json.dumps({"model": str(arguments.model), **figures, "same": verdict.is_same}))
     return 0 if verdict.is_same else 1
 
 

@@ -233,8 +233,10 @@ class GateSlot(PolicySlot):
     Args:
         policy: decides.
         faults: where faults are noted.
-        longest_s: of a job's wait; after it the job takes what it is offered. A gate that would let
-            it wait on has failed, whatever numbers of its own it has.
+        longest_s: of a job's wait since it was queued; after it the job takes what it is offered.
+            A gate that has let the job wait and would let it wait on has failed, whatever numbers
+            of its own it has. A gate that is asked so late for the first time has not: gates may
+            count from a job's first offer.
     """
 
     def __init__(self, policy: GatePolicy, faults: FaultLog, longest_s: float) -> None:
@@ -260,6 +262,8 @@ class GateSlot(PolicySlot):
         # It may be a number of numpy, or more than a float can hold.
         until_s = min(float(verdict.until_s), latest_s)
         if offer.at_s >= latest_s:
+            if not offer.job.was_deferred:
+                return Allow()
             raise PolicyError(
                 f"{self.name} lets job {offer.job.job_id} wait on for {verdict.reason!r}, after the"
                 f" {self._longest_s:g} s that engine.gate_longest_s allows"

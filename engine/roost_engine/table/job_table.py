@@ -115,7 +115,7 @@ class JobTable:
             self.unqueue(job_id)
             if isinstance(known, JobRecord) and known.state in WAITS:
                 record.queued_s = max(known.queued_s, job.eligible_s)
-                record.declined_s = known.declined_s
+                record.declined_s, record.was_deferred = known.declined_s, known.was_deferred
             record.remember_runs(known, at_s)
         elif wait is not None:
             record.continue_wait(wait, at_s)

@@ -197,7 +197,8 @@ def nearest_nics(topology: Topology, gres_indices: Sequence[int]) -> dict[str, s
             (level, nic.name) for nic in topology.nics if (level := nic.gpu_levels[gpu]) is not None
         ]
         if levels:
-            nearest = [name for level, name in levels if level == min(levels)[0]]
+            closest, _ = min(levels)
+            nearest = [name for level, name in levels if level == closest]
             nics[str(index)] = nearest[index % len(nearest)]
     return nics
 
@@ -205,16 +206,20 @@ def nearest_nics(topology: Topology, gres_indices: Sequence[int]) -> dict[str, s
 def gres_order(topology: Topology) -> list[int]:
     """Return NVML indices in gres order: gres index i is the i-th lowest /dev/nvidia number.
 
-    As in roostd: the number of a lost GPU, which tells none, is one that no other GPU has.
+    A lost GPU reports no number; it has one that no other GPU has. Where that does not tell the
+    numbers, NVML's order is returned. roostd has the same rule, with an example:
+    telemetry.probe_messages.gres_order.
     """
     minors = [gpu.minor_number for gpu in topology.gpus]
     by_minor = {minor: index for index, minor in enumerate(minors) if minor is not None}
-    untold = [index for index, minor in enumerate(minors) if minor is None]
+    lost = [index for index, minor in enumerate(minors) if minor is None]
     count = len(minors)
-    if len(by_minor) + len(untold) < count or (untold and any(n >= count for n in by_minor)):
+    has_doubles = len(by_minor) + len(lost) < count
+    # A number of `count` or more leaves gaps below it, and the lost GPU may have any of them.
+    if has_doubles or (lost and any(number >= count for number in by_minor)):
         return list(range(count))
     free = (number for number in range(count) if number not in by_minor)
-    by_minor |= dict(zip(free, untold, strict=False))
+    by_minor |= dict(zip(free, lost, strict=False))
     return [by_minor[number] for number in sorted(by_minor)]
 
 

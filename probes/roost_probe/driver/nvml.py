@@ -1,7 +1,7 @@
 """The driver, read through nvidia-ml-py. Runs in a process of its own: see nvml_process.
 
-With nvml_gpm, nvml_processes and nvml_xids the only module that imports pynvml (which PyPI calls
-nvidia-ml-py; the package named pynvml is something else), and that knows NVML's units.
+Only this module, nvml_gpm, nvml_processes and nvml_xids import pynvml (which PyPI calls
+nvidia-ml-py; the package named pynvml is something else) and know NVML's units.
 """
 
 import time
@@ -173,7 +173,7 @@ class Nvml:
         memory = _memory(handle)
         return GpuFacts(
             uuid=_optional(pynvml.nvmlDeviceGetUUID, handle) or "",
-            pci_bus_id=_sysfsaddress(pci) or "",
+            pci_bus_id=_sysfs_address(pci) or "",
             model=_optional(pynvml.nvmlDeviceGetName, handle) or "",
             memory_bytes=int(memory.total) if memory is not None else None,
             minor_number=_optional(pynvml.nvmlDeviceGetMinorNumber, handle),
@@ -269,15 +269,18 @@ def _optional(call: Callable[..., T], *arguments: Any) -> T | None:
 
 
 def _attempt(call: Callable[..., T], *arguments: Any) -> T | None:
-    """Ask where a lost GPU is no news: which of them is lost shows when each is read by itself."""
+    """Return a call's answer, or None after any error of NVML.
+
+    A lost GPU is no reason to stop here: which one is lost shows when each is read by itself.
+    """
     try:
         return call(*arguments)
     except pynvml.NVMLError:
         return None
 
 
-def _sysfsaddress(pci: Any) -> str | None:
-    """NVML writes 00000000:17:00.0, sysfs 0000:17:00.0."""
+def _sysfs_address(pci: Any) -> str | None:
+    """Return a PCI address as sysfs writes it: NVML's 00000000:17:00.0 is 0000:17:00.0 there."""
     if pci is None:
         return None
     text = pci.busId.decode() if isinstance(pci.busId, bytes) else str(pci.busId)
@@ -356,7 +359,7 @@ def _lanes(handle: Handle) -> tuple[LaneFacts, ...]:
         lanes.append(
             LaneFacts(
                 remote=_LANE_ENDS.get(device, LaneEnd.UNKNOWN),
-                remote_bus_id=_sysfsaddress(pci),
+                remote_bus_id=_sysfs_address(pci),
             )
         )
     return tuple(lanes)

@@ -10,7 +10,7 @@ _MOST_XIDS = 64  # per reading; a GPU that is dying can report them without end
 
 
 class XidEvents:
-    """Listens for the XIDs of some GPUs. Without events where the driver has none.
+    """Listens for the XIDs of GPUs; reports none where the driver has no events.
 
     Args:
         handles: of the GPUs, by index; None: a GPU that cannot be asked.
@@ -32,7 +32,7 @@ class XidEvents:
                 continue  # GeForce cards and some virtual machines have no events
 
     def read(self) -> tuple[tuple[int, int], ...]:
-        """Return what has come since the last call: GPU index and XID."""
+        """Return the (GPU index, XID) pairs that have come since the last call, oldest first."""
         found = list[tuple[int, int]]()
         while self._events is not None and len(found) < _MOST_XIDS:
             try:
@@ -55,5 +55,5 @@ class XidEvents:
 
 
 def address(handle: Any) -> int | None:
-    """Return where a handle points: two handles of one GPU are two objects."""
+    """Return the address that a handle points to: two handles of one GPU are two objects."""
     return ctypes.cast(handle, ctypes.c_void_p).value

@@ -941,9 +941,9 @@ class Explanation(_message.Message):
     is_from_journal: _builtins.bool
     """All of this was read from the journal: roostd was started anew since, or the job ended long ago."""
     neighbour: _builtins.str
-    """What the neighbour that costs most was expected to cost when the job was placed, after memory
-    that processes of no job use on its GPUs; empty where the score policy does not predict that, or
-    no neighbour costs anything, and there is no such memory.
+    """As of the placement: which memory processes of no job use on the job's GPUs, then what the
+    neighbour that costs most was expected to cost. Empty where there is no such memory, and no
+    neighbour costs anything or the score policy does not predict it.
     """
     @_builtins.property
     def job(self) -> Global___Job: ...

@@ -42,9 +42,9 @@ class GatePart:
         numbers: of a gate that roostd has too: the engine's plug-ins make it from them, in place of
             `build`.
         model: the file of a trained gate, which decides in place of `build`.
-        waits_for_ever: whether the engine's limit on waits, which begin with the submission, does
-            not hold for it. It does not for Slurm's own wait either, which begins with the first
-            offer: that may come later than the limit.
+        waits_for_ever: whether the engine's limit on waits does not hold for it. The limit counts
+            from the submission, so it may not hold for Slurm's own wait either: that counts from
+            the first offer, which may come later than the limit.
     """
 
     source: str

@@ -42,8 +42,6 @@ from roost_sim.worlds.fidelity import Regime
 BLOX_ROUND_S = 300.0  # Gavel, and so `las`, takes 360 s
 LUCID_ROUND_S = 60.0
 SLICE_S = 120.0  # Gandiva slices "in the order of minutes", 1 to 2
-
-
 _WithLease = LasMovesConfig | LearnedMovesConfig | KnownLeftMovesConfig | LeasesConfig
 
 

@@ -111,8 +111,10 @@ def connect(address: str | None, process_count: int) -> Ray:
 def _check_port(address: str) -> None:
     """Refuse HOST:PORT where nothing listens: Ray tries for minutes there, deaf to Ctrl-C.
 
+    "auto" and other words are left to Ray.
+
     Raises:
-        RayError: no connection. "auto" and other words are left to Ray.
+        RayError: no connection.
     """
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if not port.isdecimal():
@@ -121,7 +123,7 @@ def _check_port(address: str) -> None:
         socket.create_connection((host.strip("[]"), int(port)), _CONNECT_S).close()
     except (OSError, OverflowError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise RayError(f"no Ray at {address}: {reason}") from error
+        raise RayError(f"no Ray at {address}: {reason}; see `ray status` there") from error
 
 
 def _import_ray() -> Ray:

@@ -53,6 +53,7 @@ NAMES = {
     "wait": ("wait_s",),
     "is_array": ("is_array",),
 }
+_LABEL_KEYS = {label: (label,) for label in LABELS} | {"account": ("account", "vc")}
 _TRUE, _FALSE = ("1", "true", "yes"), ("", "0", "false", "no")
 _SEPARATORS = ",;\t|"
 
@@ -173,12 +174,13 @@ def find_columns(header: Sequence[str], source: str) -> Columns:
     """Find the columns of a header line.
 
     Raises:
-        TraceError: names the missing column and what it may be called.
+        TraceError: names the missing column and what it may be called, or the column that stands
+            there twice.
     """
     names = [name.strip().lower() for name in header]
     used = {name for options in NAMES.values() for name in options}
-    for name in used.intersection(names):
-        if names.count(name) > 1:
+    for name in names:
+        if name in used and names.count(name) > 1:
             raise TraceError(source, 1, f"the header has {names.count(name)} columns {name}")
     position = {name: index for index, name in enumerate(names)}
     found = {
@@ -203,13 +205,8 @@ def find_columns(header: Sequence[str], source: str) -> Columns:
         model=found["model"],
         status=found["status"],
         labels={
-            name: tuple(index for index in indices if index is not None)
-            for name, indices in (
-                ("job_name", (found["job_name"],)),
-                ("account", (found["account"], found["vc"])),
-                ("partition", (found["partition"],)),
-                ("qos", (found["qos"],)),
-            )
+            label: tuple(index for key in keys if (index := found[key]) is not None)
+            for label, keys in _LABEL_KEYS.items()
         },
         time_limit=found["time_limit"],
         slurm_limit=found["slurm_limit"],
@@ -219,8 +216,9 @@ def find_columns(header: Sequence[str], source: str) -> Columns:
 
 
 def _missing(wanted: str, header: Sequence[str], source: str) -> TraceError:
-    there = ", ".join(name.strip() for name in header)[:200] or "is empty"
-    return TraceError(source, 1, f"no column {wanted} in the header: {there}")
+    names = ", ".join(name.strip() for name in header)[:200]
+    there = f"the header: {names}" if names else "the header, which is empty"
+    return TraceError(source, 1, f"no column {wanted} in {there}")
 
 
 def epoch_of(text: str) -> float:

@@ -240,7 +240,7 @@ def gpus_of(tres: str) -> int:
     names, so without a sum the types are added up.
 
     Raises:
-        Unusable: a count of GPUs is no number.
+        Unusable: a count of GPUs is no whole number.
     """
     found = [(kind, int(count[:10])) for kind, count in _GPU_TRES.findall(tres)]
     if len(found) != len(_ANY_GPU_TRES.findall(tres)):

@@ -11,7 +11,7 @@ from typing import TextIO
 from roost_sim.errors import TraceError
 
 _GZIP = b"\x1f\x8b"
-# By the first bytes, each from its format's specification; and what to do about it.
+# By a file's first bytes, each from its format's specification: what the file is, and the cure.
 _NO_TEXT = (
     (b"BZh", "is compressed with bzip2; unpack it, or use gzip"),
     (b"\xfd7zXZ\x00", "is compressed with xz; unpack it, or use gzip"),

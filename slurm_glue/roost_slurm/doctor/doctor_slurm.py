@@ -33,7 +33,7 @@ def settings(looked: Looked) -> Iterator[Finding]:
 
 
 def release(looked: Looked) -> Iterator[Finding]:
-    """The release of Slurm, where it is older or newer than those that Roost was tried on."""
+    """Slurm's release, where it is older or newer than all that Roost was tried on."""
     try:
         found = untried(parse_version(f"slurm {looked.config.get('SLURM_VERSION', '')}"))
     except UnknownVersion:

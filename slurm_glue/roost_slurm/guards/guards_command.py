@@ -1,25 +1,20 @@
-"""The commands `roost-slurm unpin` and `roost-slurm release`: what roostd leaves behind."""
+"""`roost-slurm unpin` and `roost-slurm release`: free waiting jobs that roostd left behind."""
 
 import argparse
 import subprocess
 import sys
 
-BAD_INPUT = 2  # or no answer of Slurm
+BAD_INPUT = 2  # also: Slurm does not answer, or refuses
 
 
 def add_unpin(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `unpin`, beside --runtime-folder."""
+    """Add what `unpin` has beside --runtime-folder."""
     parser.add_argument(
         "--others",
         action="store_true",
         help="after a move: take back the pins that a roostd of another host or folder has left",
     )
     parser.set_defaults(run=unpin)
-
-
-def add_release(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `release`, beside --runtime-folder."""
-    parser.set_defaults(run=release)
 
 
 def unpin(args: argparse.Namespace) -> int:
@@ -51,7 +46,7 @@ def unpin(args: argparse.Namespace) -> int:
 
 
 def release(args: argparse.Namespace) -> int:
-    """Release and print the jobs; return 0, or BAD_INPUT while roostd is alive or Slurm silent."""
+    """Release and print the jobs; return 0, or BAD_INPUT while roostd is alive or Slurm refuses."""
     from roost_slurm.guards import left_leases
 
     try:

@@ -1,9 +1,9 @@
 """Leases that a stopped roostd leaves: waiting jobs get their own begin times back.
 
-Each lease ends by itself, a minute later, or up to an hour where thousands of jobs wait. An
-administrator who takes Roost away need not wait for that. A job whose user asked for a begin time
-keeps it: it is in the admin comment, or, where the user moved it after submission, later than any
-lease.
+Each lease ends by itself, after a minute, or up to an hour where thousands of jobs wait. An
+administrator who removes Roost need not wait for that. A job whose user asked for a begin time
+keeps that time: the admin comment names it; where the user moved it after submission, the job's
+begin time is later than any lease.
 """
 
 import socket
@@ -19,7 +19,7 @@ from roost_slurm.text import commands
 from roost_slurm.text.squeue import QueuedJob, parse_queue
 from roost_slurm.text.stamp import Stamp, parse_stamp
 
-LONGEST_LEASE_S = 3_600  # of roostd.slurm.lease_plan
+LONGEST_GROWN_LEASE_S = 3_600  # roostd.slurm.lease_plan lets no lease grow beyond it
 JOBS_PER_CALL = 500
 _TIMEOUT_S = 30.0  # of one command
 _LATE_S = 60.0  # a lease of an hour ends up to this much later, by the clock of another host
@@ -47,7 +47,8 @@ def end_leases(
 
     Raises:
         RoostdRuns: its heartbeat is fresh.
-        OSError, subprocess.SubprocessError: Slurm does not answer.
+        OSError, subprocess.SubprocessError: Slurm does not answer, or refuses every job, as it does
+            where the caller is no operator of Slurm.
     """
     now_s = wall_clock()
     if _beats(runtime_folder, now_s):
@@ -58,9 +59,14 @@ def end_leases(
         stamp = parse_stamp(job.admin_comment)
         if stamp is not None and stamp.owner in mine and _is_leased(job, now_s):
             jobs_by_begin.setdefault(_begin_of(job, stamp, now_s), []).extend(job.job_ids)
+    released_count, refusals = 0, list[subprocess.CalledProcessError]()
     for begin_s, job_ids in jobs_by_begin.items():
         for start in range(0, len(job_ids), JOBS_PER_CALL):
-            yield from _release(job_ids[start : start + JOBS_PER_CALL], begin_s, run)
+            for job_id in _release(job_ids[start : start + JOBS_PER_CALL], begin_s, run, refusals):
+                released_count += 1
+                yield job_id
+    if refusals and not released_count:
+        raise refusals[-1]
 
 
 def _beats(runtime_folder: Path, now_s: float) -> bool:
@@ -79,17 +85,28 @@ def _begin_of(job: QueuedJob, stamp: Stamp, now_s: float) -> int | None:
     """Return the begin time that a job's user asked for; None: none, or it has passed."""
     begin_s = stamp.begin_epoch_s
     shown_s = job.start_epoch_s
-    if shown_s is not None and shown_s > now_s + LONGEST_LEASE_S + _LATE_S:
+    if shown_s is not None and shown_s > now_s + LONGEST_GROWN_LEASE_S + _LATE_S:
         begin_s = int(shown_s)
     return None if begin_s is None or begin_s <= now_s else begin_s
 
 
-def _release(job_ids: list[str], begin_s: int | None, run: RunCommand) -> Iterator[str]:
-    """Release jobs; where one of them is refused, each by itself, so that the others count."""
+def _release(
+    job_ids: list[str],
+    begin_s: int | None,
+    run: RunCommand,
+    refusals: list[subprocess.CalledProcessError],
+) -> Iterator[str]:
+    """Release jobs; where one of them is refused, each by itself, so that the others are released.
+
+    Refusals of single jobs are added to `refusals`: a job may have started or ended meanwhile.
+    """
     try:
         run(commands.release(job_ids, begin_s), _TIMEOUT_S)
-        yield from job_ids
-    except subprocess.CalledProcessError:
-        if len(job_ids) > 1:
-            for job_id in job_ids:
-                yield from _release([job_id], begin_s, run)
+    except subprocess.CalledProcessError as error:
+        if len(job_ids) == 1:
+            refusals.append(error)
+            return
+        for job_id in job_ids:
+            yield from _release([job_id], begin_s, run, refusals)
+        return
+    yield from job_ids

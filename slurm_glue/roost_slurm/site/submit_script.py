@@ -17,11 +17,13 @@ class SubmitScriptError(ValueError):
 def template(name: str = "job_submit.lua") -> str:
     """Return a script as shipped, with the default settings.
 
-    Both scripts read requests with the same functions. These are written into each of them, as Lua
-    inside Slurm finds no other file beside the script.
+    The parts that a script names are written into it, as Lua inside Slurm finds no other file
+    beside the script. Both scripts read requests with the same part.
     """
-    shared = read_shipped("lua/gpu_request.lua").rstrip()
-    return read_shipped(f"lua/{name}").replace("-- gpu_request.lua stands here.", shared)
+    text = read_shipped(f"lua/{name}")
+    for part in ("gpu_request.lua", "job_lease.lua"):
+        text = text.replace(f"-- {part} stands here.", read_shipped(f"lua/{part}").rstrip())
+    return text
 
 
 def render(

@@ -133,7 +133,7 @@ class ShownNode:
         gpu_count: all of its gres "gpu", seats (types s0, s1, ...) left out.
         has_seats: whether each of them has a second seat.
         is_typed: whether GPU i has the type gi, so that a job can be pinned to it.
-        used_gpus: indices of the GPUs that slurmctld counts as used; see gres_used.
+        used_gpus: GPU indices that slurmctld counts as used; see gres_used.
     """
 
     name: str
@@ -156,7 +156,7 @@ class ShownNode:
 
     @property
     def stranded_gpu_count(self) -> int:
-        """GPUs that slurmctld counts as used though no job runs here; one may be suspended."""
+        """Count of used GPUs where no job has a CPU: stranded, or those of a suspended job."""
         is_idle = self.state.startswith("idle") and "completing" not in self.state
         return len(self.used_gpus) if is_idle and not self.cpu_allocated_count else 0
 

@@ -171,17 +171,18 @@ def allocated_gpus(text: str) -> tuple[int, ...]:
 
 
 def shared_gpus(text: str) -> tuple[int, ...]:
-    """Read of which GPUs `GRES=` names parts.
+    """Read the GPUs of which `GRES=` names parts.
 
-    `shard:2(IDX:1),mps:50(IDX:3)` is (1, 3), and so is `shard:9(0/8,8/8,0/8,1/8)`.
+    `shard:2(IDX:1),mps:50(IDX:3)` is (1, 3), and so is `shard:9(0/8,8/8,0/8,1/8)`: at the place of
+    each index the parts that are held, of those that there are; `-` is no part.
 
     Raises:
         TresError: the indices of a GPU cannot be read.
     """
     found = {index for match in _SHARED.finditer(text) for index in parse_indices(match[1])}
     for match in _PARTS.finditer(text):
-        parts = (part.partition("/")[0] for part in match[1].split(","))
-        found.update(index for index, held in enumerate(parts) if held.strip("0-"))
+        held_counts = [part.partition("/")[0] for part in match[1].split(",")]
+        found.update(index for index, held in enumerate(held_counts) if held.strip("0-") != "")
     return tuple(sorted(found))
 
 

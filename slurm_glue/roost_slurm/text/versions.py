@@ -106,7 +106,7 @@ def traits_of(version: SlurmVersion) -> Traits:
 
 
 def untried(version: SlurmVersion) -> str:
-    """Return in what way a release is beyond those that were tried; empty: it is not."""
+    """Return a sentence on a release that is older or newer than all that were tried, else ""."""
     release = version.year, version.month
     if TRIED[0] <= release <= TRIED[-1]:
         return ""

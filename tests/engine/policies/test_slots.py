@@ -9,6 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from tests.engine import offers
 from tests.engine.conftest import HarnessFactory
 
 from roost_engine.domain.actions import PolicyFailed
@@ -16,6 +17,8 @@ from roost_engine.domain.config import EngineConfig
 from roost_engine.domain.errors import PolicyError
 from roost_engine.domain.events import JobStarted
 from roost_engine.domain.model import JobId
+from roost_engine.domain.tier import Tier
+from roost_engine.gate.delay import DelayGate
 from roost_engine.job_record import JobRecord, JobState
 from roost_engine.plugins.plugins import HEURISTICS, Policies
 from roost_engine.policies.heuristics import PriorityOrder
@@ -29,7 +32,8 @@ from roost_engine.policies.protocols import (
     SortKey,
     WaitEnded,
 )
-from roost_engine.policies.slots import RUN_TIMES, FaultLog
+from roost_engine.policies.slots import RUN_TIMES, FaultLog, GateSlot
+from roost_engine.prediction.speed.job_class import TimerClass
 from roost_engine.preemption.rules import DisplaceBy, widest_first
 from roost_engine.queue.orders import attained_service
 from roost_engine.scoring.heuristic import HeuristicScore
@@ -406,9 +410,28 @@ def test_no_gate_lets_a_job_wait_for_longer_than_the_slot_allows(
     actions = [*harness.end("0"), *harness.advance(due_s)]
     assert list(placed(actions)) == ["1"]
     assert gate.asked_s[-1] == due_s
-    assert harness.engine.fault_counts["gate"] == 1
-    (failed,) = (action for action in actions if isinstance(action, PolicyFailed))
-    assert failed.reason == (
-        "stubborn lets job 1 wait on for 'waits for a better day', after the"
+    # A gate that is asked after that for the first time has let no job wait.
+    is_first_offer_in_time = queued_s + freed_s < queued_s + longest_s
+    failures = [action.reason for action in actions if isinstance(action, PolicyFailed)]
+    assert harness.engine.fault_counts["gate"] == len(failures) == is_first_offer_in_time
+    assert all(
+        reason == "stubborn lets job 1 wait on for 'waits for a better day', after the"
         f" {longest_s:g} s that engine.gate_longest_s allows"
+        for reason in failures
     )
+
+
+def test_the_delay_gate_has_not_failed_where_the_first_offer_comes_after_the_longest_wait() -> None:
+    """The gate counts from the first offer, the limit on every gate from the queue on."""
+    longest_s, faults = 30 * 86_400.0, FaultLog()
+    gate = DelayGate()
+    gate.timers.pin(str(TimerClass.of(8, 0.5)), 3_600.0)
+    slot, waiting = GateSlot(gate, faults, longest_s), offers.record()
+    late = offers.offer(waiting, Tier.RACK, longest_s + 86_400.0)
+    assert isinstance(gate.decide(late), Defer)
+    assert slot.decide(late) == Allow()
+    assert faults.counts["gate"] == 0
+
+    waiting.note_declined(Tier.RACK, longest_s - 60.0)
+    assert slot.decide(late) == Allow()
+    assert faults.counts["gate"] == 1

@@ -50,7 +50,7 @@ def test_an_address_where_nothing_listens_is_refused_without_asking_ray(
     with socket.socket() as unused:  # bound and not listening: connections are refused
         unused.bind(("127.0.0.1", 0))
         address = f"{scheme}127.0.0.1:{unused.getsockname()[1]}"
-        with pytest.raises(RayError, match=f"^no Ray at {address}: Connection refused$"):
+        with pytest.raises(RayError, match=f"^no Ray at {address}: Connection refused; see `ray"):
             connect(address, 1)
     assert late.calls == []
 

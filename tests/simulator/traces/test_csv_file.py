@@ -140,11 +140,12 @@ def test_jobs_that_never_ran_are_skipped_not_bad(tmp_path: Path) -> None:
     [
         ("", "the file is empty"),
         ("a,b\n", "1: no column submit_s or submit_time in the header: a, b"),
-        ("\n", "1: no column submit_s or submit_time in the header: is empty"),
+        ("\n", "1: no column submit_s or submit_time in the header, which is empty"),
         (
             "submit_s,duration_s,num_gpus,num_gpus\n0,1,1,2\n",
             "1: the header has 2 columns num_gpus",
         ),
+        ("qos,user,vc,vc,user,qos\n", "1: the header has 2 columns qos"),  # the first of three
         ("submit_s,num_gpus\n", "1: no column duration_s"),
         ("submit_s,duration_s\n", "1: no column num_gpus"),
         ("submit_s,duration_s,num_gpus\n", "no jobs"),

@@ -21,7 +21,7 @@ CSV = "submit_s,duration_s,num_gpus\n0,10,1\n"
         (b"PK\x03\x04" + bytes(40), "ZIP"),
         (b"PAR1" + bytes(40), "Parquet; export CSV"),
         (CSV.encode("utf-16"), "UTF-16; convert it: iconv"),
-        (CSV.encode("utf-16-be").join((b"\xfe\xff", b"")), "UTF-16; convert it: iconv"),
+        (b"\xfe\xff" + CSV.encode("utf-16-be"), "UTF-16; convert it: iconv"),
         (b"\x7fELF\x02\x01\x00\x00", "is no text"),
         (b'{"jobs": [{"job_id": 1}]}', "is JSON, but not Philly's .* sacct -a -P"),
     ],

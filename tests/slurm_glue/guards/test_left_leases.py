@@ -1,12 +1,14 @@
 """Leases of a roostd that was stopped: which jobs are released, and until when they wait on."""
 
+import subprocess
 from pathlib import Path
 
 import pytest
 from tests.slurm_glue.guards.test_orphaned_pins import FakeSlurm, beat, line
 
-from roost_slurm.guards.left_leases import RoostdRuns, end_leases
+from roost_slurm.guards.left_leases import LONGEST_GROWN_LEASE_S, RoostdRuns, end_leases
 from roost_slurm.text.commands import Argv
+from roostd.slurm import lease_plan
 
 NOW_S = 1_800_000_000.0  # 2027-01-15T08:00:00
 SOON, IN_A_WEEK = "2027-01-15T08:00:50", "2027-01-22T08:00:00"
@@ -14,7 +16,7 @@ RELEASED = "AdminComment=roost:let-go"
 
 
 class Answering(FakeSlurm):
-    """A Slurm that people ask, who wait longer than a hook."""
+    """Answers a person's command, which may take longer than a hook's."""
 
     def __call__(self, argv: Argv, timeout_s: float) -> str:
         return super().__call__(argv, min(timeout_s, 5.0))
@@ -78,6 +80,17 @@ def test_a_job_that_is_gone_keeps_no_other_job_waiting(tmp_path: Path) -> None:
     slurm = Answering(leased(1), leased(2))
     slurm.refused = {"jobid=1,2", "jobid=1"}
     assert ended(tmp_path, slurm) == ["2"]
+
+
+def test_a_refusal_of_every_job_is_an_error(tmp_path: Path) -> None:
+    slurm = Answering(leased(1), leased(2))
+    slurm.refused = {"jobid=1,2", "jobid=1", "jobid=2"}
+    with pytest.raises(subprocess.CalledProcessError):
+        ended(tmp_path, slurm)
+
+
+def test_it_knows_the_longest_lease_that_roostd_lets_grow() -> None:
+    assert LONGEST_GROWN_LEASE_S == lease_plan.LONGEST_S
 
 
 def test_nothing_is_done_while_roostd_beats(tmp_path: Path) -> None:

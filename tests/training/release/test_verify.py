@@ -1,6 +1,7 @@
 import tests.training.torch_library  # noqa: F401  (skips this module where torch is missing)
 
 # isort: split
+import json
 from pathlib import Path
 
 import numpy as np
@@ -37,22 +38,29 @@ def test_verify_refuses_what_the_daemon_would(
 
 
 @pytest.mark.parametrize(
-    ("difference", "is_same"), [(0.0, True), (TOLERANCE, True), (TOLERANCE * 1.01, False)]
+    ("difference", "is_same"),
+    [(0.0, True), (TOLERANCE, True), (TOLERANCE * 1.01, False), (np.nan, False)],
 )
 def test_readings_are_the_same_up_to_the_tolerance(difference: float, is_same: bool) -> None:
     assert Verdict(candidate_count=1, worst_difference=difference).is_same is is_same
 
 
-def test_a_reading_that_differs_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("shift", [0.25, np.nan])
+def test_a_reading_that_differs_is_found(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], shift: float
+) -> None:
     def shifted(model: bytes, features: NDArray[np.float32]) -> NDArray[np.float32]:
         scores = torch_scores(model, features)
-        scores[-1] += np.float32(0.25)
+        scores[-1] += np.float32(shift)
         return scores
 
     monkeypatch.setattr("roost_train.release.verify.torch_scores", shifted)
     verdict = verify(BUILTIN_MODEL)
-    assert verdict.worst_difference == pytest.approx(0.25, abs=1e-4)
+    assert verdict.worst_difference == pytest.approx(shift, abs=1e-4, nan_ok=True)
     assert not verdict.is_same
+    assert main(["verify", str(BUILTIN_MODEL)]) == 1
+    shown = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
+    assert (shown["worst_difference"] is None, shown["same"]) == (bool(np.isnan(shift)), False)
 
 
 def test_batches_have_the_corners_of_the_range_and_groups_of_both_extreme_sizes() -> None:

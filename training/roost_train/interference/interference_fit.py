@@ -131,7 +131,7 @@ class InterferenceFit:
     Attributes:
         shape: see Shape.
         costs: [part, q], C.
-        spread: of what is left, for an unseen job beside one other.
+        spread: of what the model misses for an unseen job beside one other.
     """
 
     shape: Shape
@@ -142,8 +142,8 @@ class InterferenceFit:
         """Return the weights of the exported file by name."""
         slopes, offsets = _loads()
         duty, pressure, other = _host()
-        # by_step · (1 - step time), or by_step · shortness where the step time is not known, and
-        # more for each column that is not.
+        # Spread.of without its base, and _UNKNOWN_SPREAD for the columns that are not known: sums
+        # of the vector's values and masks that give the same.
         spread, unknown = self.spread, np.zeros(WIDTH)
         unknown[PRESENT] = _UNKNOWN_SPREAD + spread.by_step * spread.shortness
         for position in _READ:
@@ -161,7 +161,7 @@ class InterferenceFit:
             "add_up": np.ones((len(offsets), 1)),
             "duty": duty[:, None],
             "pressure": pressure[:, None],
-            # The floor of the tier is added to it.
+            # tier_spread adds _FLOOR on one node.
             "part_spread": np.full((len(self.costs), 1), max(spread.base - _FLOOR, 0.0)),
             "unknown": unknown[:, None],
             "any_gpu": any_gpu[:, None],
@@ -193,7 +193,7 @@ def fit(pairs: Pairs, shape: Shape, spread: Spread = _SOME_SPREAD) -> Interferen
     Args:
         pairs: to learn from.
         shape: chosen before.
-        spread: of what is left.
+        spread: of what the model misses.
     """
     cases, (slopes, offsets) = pairs.cases(), _loads()
     parts = _softmax(cases.own.astype(np.float64) @ _partition(shape))

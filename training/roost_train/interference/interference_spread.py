@@ -1,4 +1,4 @@
-"""How far predictions of slowdowns are off, by the job's own seconds a step.
+"""Spread of slowdowns: how far predictions are off, by the job's own seconds a step.
 
 Two jobs on one GPU take turns. A job whose steps are short loses hardly anything or nearly all, by
 how the turns fall; one whose steps are long loses about its share. So the spread falls with the
@@ -25,10 +25,12 @@ _RATIOS = (0.0, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)  # tried, of by_step to
 class Spread:
     """The standard deviation of a log slowdown: base + by_step · (1 - step time).
 
+    The step time is the vector's value of it, 0 to 1: see interference_vector.
+
     Attributes:
         base: for the longest steps.
         by_step: what the shortest steps add; 0 or more.
-        shortness: in place of 1 - step time where that is not known.
+        shortness: in place of 1 - step time where the step time is not known.
     """
 
     base: float
@@ -46,7 +48,7 @@ class Spread:
 def fit_spread(own: NDArray[np.float32], missed: Array) -> Spread:
     """Return the spread whose 90 % interval holds 90 % of what held-out predictions missed.
 
-    Of the ratios of the two terms the one with the least quantile loss is taken.
+    Of _RATIOS the one with the least quantile loss is taken, each scaled to hold its 90 %.
 
     Args:
         own: float32 [case, WIDTH], the jobs' vectors.

@@ -70,14 +70,19 @@ class _Trained:
     unseen_spread: Spread
 
     def predict(self, train: Pairs, test: Pairs) -> dict[str, tuple[Array, Array | None]]:
+        """Return the log slowdowns [case] of held-out pairs, and their spreads, by predictor.
+
+        A spread of None: the predictor gives no interval.
+        """
         alone = self.model.slowdowns(test.cases())
         known = self.model.slowdowns(train.cases()).mean.astype(float)
         mean = alone.mean.astype(float)
         both = table_of_kinds(train, test, known, mean)
         seen_a, seen_b = counts_of_kinds(train, test)
         new = (_FEW_COUNT / (seen_a + _FEW_COUNT) + _FEW_COUNT / (seen_b + _FEW_COUNT)) / 2
-        seen = self.known_spread.of(test.own) ** 2
-        spread = np.sqrt((1 - new) * seen + new * self.unseen_spread.of(test.own) ** 2)
+        known_variance = self.known_spread.of(test.own) ** 2
+        unseen_variance = self.unseen_spread.of(test.own) ** 2
+        spread = np.sqrt((1 - new) * known_variance + new * unseen_variance)
         return {
             TABLE: (table_of_kinds(train, test), None),
             MODEL: (mean, alone.spread.astype(float)),
@@ -89,16 +94,16 @@ def train(pairs: Pairs, seed: int = 0) -> _Trained:
     """Fit the model, its shape chosen for model and table on families held out of these pairs.
 
     The spread is what the model misses on held-out families, and, for kinds that the table knows,
-    what model and table miss on held-out pairs, both by the seconds a step.
+    what model and table miss on held-out pairs; both depend on the job's seconds a step.
     """
     families = parts_of(Split.FAMILY, pairs)
     usable = [part for part in families if part[0].any() and part[1].any()]
     missed = {width: _missed(pairs, usable, Shape(width=width)) for width in WIDTHS}
     width = min(WIDTHS, key=lambda each: float(np.abs(missed[each].both).mean()))
     shape = Shape(width=width)
-    seen = _missed(pairs, parts_of(Split.PAIRS, pairs, seed), shape)
+    of_known = _missed(pairs, parts_of(Split.PAIRS, pairs, seed), shape)
     unseen_spread = fit_spread(missed[width].own, missed[width].alone)
-    known_spread = fit_spread(seen.own, seen.both)
+    known_spread = fit_spread(of_known.own, of_known.both)
     return _Trained(fit(pairs, shape, unseen_spread), known_spread, unseen_spread)
 
 

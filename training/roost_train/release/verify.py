@@ -24,7 +24,12 @@ _BATCH_COUNT = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """The largest difference between any two readings, and over how many candidates."""
+    """The largest difference between any two readings, and over how many candidates.
+
+    Attributes:
+        candidate_count: candidates scored.
+        worst_difference: NaN where a reading is no number.
+    """
 
     candidate_count: int
     worst_difference: float
@@ -56,7 +61,9 @@ def verify(path: Path) -> Verdict:
             session.run({INPUT_NAME: batch})[OUTPUT_NAME].reshape(len(batch)),
         )
         count += len(batch)
-        worst = max(worst, *(float(np.abs(a - b).max()) for a, b in combinations(readings, 2)))
+        differences = [np.abs(a - b).max() for a, b in combinations(readings, 2)]
+        # Not max(): it passes over NaN, and a reading that is no number agrees with nothing.
+        worst = float(np.max([worst, *differences]))
     return Verdict(candidate_count=count, worst_difference=worst)
 
 
