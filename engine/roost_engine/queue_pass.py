@@ -272,7 +272,7 @@ class QueuePass:
         return self._cluster.nodes_named(full), next(iter(full.values()), "")
 
     def _propose(self, job: JobSpec, reserved: NodeSet, at_s: float) -> Candidates:
-        """Propose placements without memory of no job on their GPUs; where there is none, any."""
+        """Propose placements on GPUs without foreign memory; on any GPUs where there are none."""
         cluster = self._cluster
         if cluster.foreign.used_bytes:
             with cluster.foreign.withheld() as node_count:
@@ -323,12 +323,12 @@ class QueuePass:
     def _with_foreign_memory(
         self, placement: Placement, decision: Lazy[Decision]
     ) -> Lazy[Decision]:
-        """Let a decision name the memory of no job on the GPUs that it chose, if there is any."""
+        """Return a decision that names the foreign memory of the chosen GPUs, if there is any."""
         cluster = self._cluster
-        said = cluster.foreign.said_of(cluster.index_of, shares_of(placement))
-        if not said:
+        text = cluster.foreign.describe(cluster.index_of, shares_of(placement))
+        if not text:
             return decision
-        return Lazy(lambda: _beside(decision.get(), said))
+        return Lazy(lambda: _with_neighbour(decision.get(), text))
 
     def place(
         self,
@@ -349,6 +349,6 @@ class QueuePass:
         actions.append(Place(job_id=job_id, placement=placement, decision=decision))
 
 
-def _beside(decision: Decision, said: str) -> Decision:
-    """Return a decision that names processes of no job before any neighbour."""
-    return replace(decision, neighbour="; ".join(filter(None, (said, decision.neighbour))))
+def _with_neighbour(decision: Decision, text: str) -> Decision:
+    """Return a decision whose `neighbour` begins with a text."""
+    return replace(decision, neighbour="; ".join(filter(None, (text, decision.neighbour))))

@@ -56,7 +56,7 @@ class Assembly:
         slurm: the cluster; Slurm's own commands when None.
         metrics: of all parts.
         heartbeat: tells job_submit.lua the modes.
-        collector: is told when an engine is given the jobs.
+        collector: scans in short steps while an engine is given the jobs.
         beat_s: the decision loop beats so often.
         beat: called at each beat.
     """

@@ -4,7 +4,9 @@ A scan of 20,000 jobs and their records takes a quarter of a second, in which th
 nothing else, whichever thread began it. Nearly nothing that lives long is freed by a scan: an
 engine is in no cycle, and a probe's stream is in none (tests/daemon/ops/test_collector.py,
 tests/daemon/rpc/services/test_telemetry.py). So each object is scanned once: what a scan finds in
-use is taken out of later ones ("frozen"), and is then freed by its last reference alone.
+use is taken out of later ones ("frozen"), and is then freed by its last reference alone. A cycle
+that is in use during a scan and dropped later stays in memory for ever: of gRPC's calls that is one
+in each scan at most, see docs/design/0021-short-scans.md.
 """
 
 import asyncio
@@ -31,7 +33,7 @@ class Collector:
     """Is in charge of the garbage collector while it is entered.
 
     Args:
-        stream_count: returns how many streams probes have.
+        stream_count: returns how many streams probes have at most.
     """
 
     def __init__(self, stream_count: Callable[[], int]) -> None:

@@ -38,7 +38,7 @@ class HeldGpus:
         runs: what is known of each run.
         requests: what each running job asked for; None: Roost does not know.
         reserved: what each reservation has.
-        polls: the looks at the queue from which that was found.
+        polls: the polls of the queue from which `reserved` was found.
     """
 
     def __init__(
@@ -64,7 +64,8 @@ class HeldGpus:
         """Add a job that holds an allocation, and return its id."""
         job_id = JobId(job.job_ids[0])
         life = life_of_holder(job, self._before.lives.get(job_id))
-        detail = self._details.get(job.number)
+        detail, facts = self._details.get(job.number), self._run_facts(job)
+        # A suspended job keeps its GPUs; Slurm may give its CPUs to other jobs.
         shares = tuple(
             replace(share, cpu_count=0) if job.state is SlurmJobState.SUSPENDED else share
             for share in (shares_of(detail) if detail is not None else ())
@@ -77,9 +78,9 @@ class HeldGpus:
             self._holders.append((job, shares))
             self._lives.note(job_id, life)
             self.requests[job_id] = self._request(job, job_id, detail)
-            self.runs[job_id] = self._run_facts(job)
+            self.runs[job_id] = facts
         if detail is not None and has_shared(detail):
-            self._shared.add(detail, self._run_facts(job).end_s)
+            self._shared.add(detail, facts.end_s)
         return job_id
 
     def close_shared(self) -> None:
@@ -89,10 +90,10 @@ class HeldGpus:
             self._lives.now[job_id] = (0, 0.0, 0)
 
     def close_reserved(self, awaited: Collection[str]) -> None:
-        """Close the GPUs of reservations likewise, in their windows and where they are awaited.
+        """Close the GPUs of reservations likewise: during their windows, and before if awaited.
 
         Args:
-            awaited: reservations into whose windows a waiting job would run.
+            awaited: names of the reservations into whose windows a waiting job would run.
         """
         rules, before, now = self._rules, self._before, Poll(self._at_epoch_s, self._holders)
         polls = (*before.polls, now)[-_MOST_POLLS:]
@@ -130,7 +131,7 @@ class HeldGpus:
         return spec, self._reader.to_engine_s(job.start_epoch_s)
 
     def _present(self, request: Request | None, detail: JobDetail | None) -> Request | None:
-        """Return the request of a running job as it is once its owner takes the opt-in back."""
+        """Return a running job's request, without the opt-in to sharing if that was taken back."""
         if request is None or detail is None or not request[0].shares_gpus:
             return request
         if self._reader.opts_in(detail):

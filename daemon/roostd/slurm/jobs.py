@@ -1,28 +1,18 @@
 """A queued job in Roost's terms, or the reason why Roost leaves it to plain Slurm."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import islice
-from math import inf, isqrt
+from math import inf
 
 from roost_engine.domain.model import JobId, JobSpec, NodeName, Shape
 from roost_slurm.text.hostlist import expand
-from roost_slurm.text.limits import MOST_TASKS, whole_number
+from roost_slurm.text.limits import MOST_TASKS
 from roost_slurm.text.scontrol import JobDetail
 from roost_slurm.text.squeue import QueuedJob
-from roost_slurm.text.stamp import OTHERS, RELEASED_STAMP, Stamp, parse_stamp
-from roost_slurm.text.tres import (
-    SEAT_TOKEN,
-    Gres,
-    TresError,
-    beside_gpus,
-    gpu_count,
-    gpu_kinds,
-    parse_gres,
-    parse_memory_bytes,
-)
+from roost_slurm.text.stamp import OTHERS, RELEASED_STAMP
+from roost_slurm.text.tres import SEAT_TOKEN, parse_memory_bytes
 from roost_slurm.text.versions import Traits
 from roostd.config.config import Mode
 from roostd.slurm.comment import JobComment, parse_comment
@@ -37,6 +27,7 @@ from roostd.slurm.limits import (
     MOST_SHAPES,
 )
 from roostd.slurm.request import pinned_indices, pinned_seat, spelled_requests
+from roostd.slurm.user_request import UserRequest
 
 NO_GPUS = "asks for no GPUs"
 NOT_SPELLED = "Slurm's record of it shows no GPUs as Slurm writes them, gres:gpu:2 or gres/gpu:2"
@@ -45,9 +36,7 @@ NO_LEASE = (
 )
 LEASED_BY_ANOTHER = "is leased by another roostd, whose heartbeat job_submit.lua reads"
 RELEASED = "was released to Slurm"
-_UNREADABLE = "unreadable"
 _FEATURES = re.compile(r"[A-Za-z0-9_.\-]+(?:[&,][A-Za-z0-9_.\-]+)*", re.ASCII)
-_PER_GPU = ("CpusPerTres", "MemPerTres")
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +96,7 @@ class JobReader:
 
     def read(self, job: QueuedJob, detail: JobDetail | None, job_id: JobId) -> JobSpec | Unmanaged:
         """Read one pending job, or one task of a pending array."""
-        request = _Request.of(job, detail)
+        request = UserRequest.of(job, detail)
         why_not = self._why_not(job, detail, request)
         if why_not is not None:
             return Unmanaged(why_not)
@@ -159,7 +148,7 @@ class JobReader:
             qos=job.qos,
         )
 
-    def _fixed_indices(self, job: QueuedJob, request: "_Request") -> tuple[int, ...]:
+    def _fixed_indices(self, job: QueuedJob, request: UserRequest) -> tuple[int, ...]:
         """Return the only GPU indices that a job can have which Roost has pinned before."""
         if self.traits.can_untype or request.stamp is None or not request.stamp.was:
             return ()
@@ -170,7 +159,7 @@ class JobReader:
         stated = (comment_of(detail) or JobComment()).shares_gpus
         return self.is_sharing_qos(detail.qos) if stated is None else stated
 
-    def _shares_gpus(self, detail: JobDetail, request: "_Request") -> bool:
+    def _shares_gpus(self, detail: JobDetail, request: UserRequest) -> bool:
         """Whether a job may share GPUs; on 22.05 one that has a token keeps it and may not."""
         if not self.opts_in(detail):
             return False
@@ -181,7 +170,9 @@ class JobReader:
             return inf  # the job may be stopped, and loses all its work
         return comment.checkpoint_s
 
-    def _why_not(self, job: QueuedJob, detail: JobDetail | None, request: "_Request") -> str | None:
+    def _why_not(
+        self, job: QueuedJob, detail: JobDetail | None, request: UserRequest
+    ) -> str | None:
         mode = self.mode_of(job.partition.partition(",")[0])
         if mode is Mode.OFF:
             return f"partition {job.partition} is off"
@@ -190,7 +181,7 @@ class JobReader:
                 f"its array has {job.unread_task_count} tasks; Roost reads arrays of at most"
                 f" {MOST_TASKS}"
             )
-        if _UNREADABLE in request.others:
+        if not request.is_readable:
             return f"its request cannot be read: {dict(job.tres)}"
         if not request.gpu_count:
             return NO_GPUS
@@ -235,7 +226,7 @@ class JobReader:
         return self.traits.shows_exclusive and job.over_subscribe in ("NO", "EXCLUSIVE")
 
     def _shapes(
-        self, job: QueuedJob, detail: JobDetail, request: "_Request"
+        self, job: QueuedJob, detail: JobDetail, request: UserRequest
     ) -> tuple[Shape, ...] | Unmanaged:
         """Return the job's first MOST_SHAPES shapes, the fewest nodes first.
 
@@ -243,7 +234,7 @@ class JobReader:
             TresError: an amount of memory cannot be read.
             ValueError: a number of CPUs or nodes cannot be read.
         """
-        allowed = _node_counts(detail, request)
+        allowed = request.allowed_node_counts(detail)
         if allowed[-1] > MOST_NODES:
             return _too_much("nodes", allowed[-1], MOST_NODES)
         if request.gpu_count > MOST_GPUS:
@@ -261,7 +252,7 @@ class JobReader:
         return shapes
 
     def _every_shape(
-        self, job: QueuedJob, detail: JobDetail, request: "_Request", allowed: range
+        self, job: QueuedJob, detail: JobDetail, request: UserRequest, allowed: range
     ) -> Iterator[Shape]:
         for node_count in request.node_counts(allowed):
             gpus = request.gpus_per_node(node_count)
@@ -269,12 +260,12 @@ class JobReader:
                 yield Shape(
                     node_count=node_count,
                     gpus_per_node=gpus,
-                    cpus_per_node=_cpus_per_node(job, request, node_count, gpus),
+                    cpus_per_node=request.cpus_per_node(job, node_count, gpus),
                     memory_per_node_bytes=self._memory(job, detail, request, node_count, gpus),
                 )
 
     def _memory(
-        self, job: QueuedJob, detail: JobDetail, request: "_Request", node_count: int, gpus: int
+        self, job: QueuedJob, detail: JobDetail, request: UserRequest, node_count: int, gpus: int
     ) -> int:
         if not self.accounts_memory:
             return 0
@@ -282,7 +273,7 @@ class JobReader:
         if per_gpu:
             return parse_memory_bytes(per_gpu) * gpus
         if detail.memory_per_cpu_bytes is not None:
-            cpus = _cpus_per_node(job, request, node_count, gpus)
+            cpus = request.cpus_per_node(job, node_count, gpus)
             return detail.memory_per_cpu_bytes * cpus
         if detail.memory_per_node_bytes is not None:
             return detail.memory_per_node_bytes
@@ -290,119 +281,5 @@ class JobReader:
         return (job.memory_bytes or 0) // max(job.node_count, 1)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Request:
-    """What the user asked for; for a pinned job, the request that the pin replaced."""
-
-    stamp: Stamp | None
-    fields: Mapping[str, tuple[Gres, ...]]
-    per_gpu_fields: Mapping[str, str]
-    required_nodes: str
-    task_count: int
-    tasks_per_node: int | None
-    sockets_per_node: int
-
-    @classmethod
-    def of(cls, job: QueuedJob, detail: JobDetail | None) -> "_Request":
-        stamp = parse_stamp(job.admin_comment)
-        was = dict(stamp.was) if stamp else {}
-        raw = dict(job.tres)
-        if was:
-            raw = was | {name: raw[name] for name in _PER_GPU if name in raw}
-        required = was.get("ReqNodeList", "") if was else job.required_nodes
-        return cls(
-            stamp=stamp,
-            fields={name: _gres(raw[name]) for name in raw if name.startswith("TresPer")},
-            per_gpu_fields={name: raw[name] for name in _PER_GPU if name in raw},
-            required_nodes=required,
-            task_count=job.task_count,
-            tasks_per_node=job.tasks_per_node,
-            sockets_per_node=(detail.sockets_per_node if detail else None) or 1,
-        )
-
-    @property
-    def gpu_count(self) -> int:
-        return sum(gpu_count(gres) for gres in self.fields.values())
-
-    @property
-    def kinds(self) -> frozenset[str]:
-        return frozenset().union(*(gpu_kinds(gres) for gres in self.fields.values()))
-
-    @property
-    def others(self) -> frozenset[str]:
-        return frozenset().union(*(beside_gpus(gres) for gres in self.fields.values()))
-
-    def count(self, name: str) -> int:
-        return gpu_count(self.fields.get(name, ()))
-
-    def per_gpu(self, name: str) -> str:
-        """Return the amount in `CpusPerTres` or `MemPerTres`: "3" for `gres:gpu:3`; "" for none."""
-        return re.split("[:=]", self.per_gpu_fields.get(name, ""))[-1]
-
-    def node_counts(self, allowed: range) -> Iterable[int]:
-        """Return the node counts in a range among which the GPUs may divide, ascending.
-
-        Where few counts can be right only those are returned: a user may give a wide range.
-        """
-        if self.count("TresPerNode") or self.count("TresPerSocket"):
-            return allowed
-        if self.count("TresPerTask"):
-            several = self.task_count // self.tasks_per_node if self.tasks_per_node else 1
-            fitting = frozenset((1, several))
-        else:
-            fitting = _divisors(self.count("TresPerJob"))
-        return sorted(count for count in fitting if count in allowed)
-
-    def gpus_per_node(self, node_count: int) -> int:
-        """Return the GPUs on each of `node_count` nodes; 0: the job cannot have that many nodes."""
-        if per_node := self.count("TresPerNode"):
-            return per_node
-        if per_socket := self.count("TresPerSocket"):
-            return per_socket * self.sockets_per_node
-        if per_task := self.count("TresPerTask"):
-            if node_count == 1:
-                return per_task * self.task_count
-            # Without a fixed number of tasks per node Slurm distributes the CPUs freely, and the
-            # job's steps may then ask for more than their node has.
-            tasks_per_node = self.tasks_per_node or 0
-            return (
-                per_task * tasks_per_node if tasks_per_node * node_count == self.task_count else 0
-            )
-        total = self.count("TresPerJob")
-        return 0 if total % node_count else total // node_count
-
-
-def _node_counts(detail: JobDetail, request: _Request) -> range:
-    """Return the range of node counts that the job may get, ascending."""
-    least, most = max(detail.min_node_count, 1), detail.max_node_count
-    was = dict(request.stamp.was).get("NumNodes") if request.stamp else None
-    if was is not None:
-        low, _, high = was.partition("-")
-        least, most = max(whole_number(low), 1), whole_number(high) if high else None
-    if most is None:
-        # No upper end: only a GPU count for the whole job gains from more nodes than the least.
-        most = request.count("TresPerJob")
-    return range(least, max(least, most) + 1)
-
-
-@lru_cache(maxsize=1_000)
-def _divisors(number: int) -> frozenset[int]:
-    low = [one for one in range(1, isqrt(number) + 1) if number % one == 0]
-    return frozenset((*low, *(number // one for one in low)))
-
-
 def _too_much(what: str, asked: int, most: int) -> Unmanaged:
     return Unmanaged(f"may get {asked} {what}; Roost places jobs of at most {most}")
-
-
-def _cpus_per_node(job: QueuedJob, request: _Request, node_count: int, gpus: int) -> int:
-    cpus = -(-job.cpu_count // node_count)
-    per_gpu = request.per_gpu("CpusPerTres")
-    return max(cpus, whole_number(per_gpu) * gpus if per_gpu.isdecimal() else 0, 1)
-
-
-def _gres(text: str) -> tuple[Gres, ...]:
-    try:
-        return parse_gres(text)
-    except TresError:
-        return (Gres(_UNREADABLE, None, 1),)

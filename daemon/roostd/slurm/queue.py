@@ -196,7 +196,7 @@ class DetailCache:
             else:
                 self.known.pop(number, None)
 
-    def age_limits(self) -> None:
+    def forget_limits(self) -> None:
         """Read the limits of waiting arrays again at the next poll."""
         self._limits_read_s = -inf
 

@@ -90,7 +90,7 @@ class _Reading:
         self._outside_kinds: dict[str, NodeKinds] = {}  # by partition
         self._may_reuse = not before.held_back.refusals and self._rules.binds_like(before.rules)
         self._arrays = ArrayLimits(snapshot)
-        self._users = users_of_nodes(snapshot.jobs, snapshot.details, site.rules.nodes)
+        self._users_of_nodes = users_of_nodes(snapshot.jobs, snapshot.details, site.rules.nodes)
         self._waiting: dict[JobId, JobSpec] = {}
         self._blocked: dict[JobId, str] = {}
         self._unmanaged: dict[JobId, str] = {}
@@ -220,9 +220,10 @@ class _Reading:
         key, rules, at_epoch_s = _bound_by(job), self._rules, self._at_epoch_s
         if key not in self._by_node:
             outside = self._site.outside.get(job.partition, frozenset())
-            others = (one for one, user_id in self._users.items() if user_id != job.user_id)
+            users = self._users_of_nodes.items()
+            of_others = (name for name, user_id in users if user_id != job.user_id)
             self._by_node[key] = (
-                rules.closed_nodes(job, at_epoch_s).union(outside, others),
+                rules.closed_nodes(job, at_epoch_s).union(outside, of_others),
                 rules.node_quotas(job, at_epoch_s),
                 rules.reserving(job, at_epoch_s),
             )

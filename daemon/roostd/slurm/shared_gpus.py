@@ -11,10 +11,11 @@ _HOLDER = "shards "
 
 
 class SharedGpus:
-    """Collects these GPUs from the running jobs of one look at the queue.
+    """Collects these GPUs from the running jobs of one poll of the queue.
 
-    The engine knows GPUs with one holder and second seats, and not what a hundred shards of a GPU
-    have. So each such GPU counts as held by one job of its own, as that of a reservation does.
+    In the engine a GPU has one holder, and a second seat at most; it cannot express the jobs on a
+    hundred shards. So each such GPU counts as held by one job that Slurm does not have, which is
+    also how the GPUs of a reservation count.
     """
 
     def __init__(self, gpu_nodes: Collection[NodeName]) -> None:
@@ -37,10 +38,12 @@ class SharedGpus:
     def holders(
         self, running: Iterable[Iterable[NodeShare]]
     ) -> list[tuple[JobId, NodeShare, float | None]]:
-        """Return for each GPU its holder, what that has, and its end: engine time, None: unknown.
+        """Return for each GPU its holder, the holder's share, and when it ends; None: unknown.
+
+        The end is engine time, the latest of the jobs there.
 
         Args:
-            running: what jobs have as a whole, which no job can share.
+            running: the shares of jobs that have whole GPUs; those GPUs are left out.
         """
         held = {
             (share.node, index)

@@ -188,7 +188,7 @@ class SlurmCli:
 
     def forget_limits(self) -> None:
         """See SlurmPort."""
-        self._details.age_limits()
+        self._details.forget_limits()
 
     async def queue(self) -> QueueSnapshot:
         """See SlurmPort."""

@@ -1,8 +1,8 @@
 """GPUs that slurmctld counts as used though no job has them: see roost_slurm.text.gres_used.
 
 Nodes and jobs come from two answers of slurmctld, and a job may have started or ended between the
-two. So a node counts only where both describe the same moment: it has as many CPUs in use as its
-jobs have, and no job there starts or completes.
+two. So a node counts only where both answers describe the same moment: the node has as many CPUs in
+use as its jobs have, and no job there is starting or completing.
 """
 
 from collections import defaultdict
@@ -20,7 +20,13 @@ _STEADY = (SlurmJobState.RUNNING, SlurmJobState.SUSPENDED)
 
 @dataclass(slots=True)
 class _Held:
-    """What the jobs of a node hold."""
+    """What the jobs of a node hold.
+
+    Attributes:
+        gpu_indices: also those of suspended jobs, and those of which jobs have shards.
+        cpu_count: of the running jobs.
+        is_known: whether slurmctld shows that of every job there.
+    """
 
     gpu_indices: set[int] = field(default_factory=set)
     cpu_count: int = 0
@@ -28,7 +34,7 @@ class _Held:
 
 
 class StrandedGpus:
-    """Compares the nodes with the jobs, twice in a row."""
+    """Compares the nodes with the jobs; a GPU counts once two comparisons in a row find it."""
 
     def __init__(self) -> None:
         self._before: Mapping[NodeName, frozenset[int]] = {}

@@ -31,9 +31,9 @@ def diff(before: SlurmQueueView, after: SlurmQueueView, at_s: float) -> tuple[Ev
 
 
 def introduce(view: SlurmQueueView, at_s: float) -> Iterator[Event]:
-    """Yield the events that tell a fresh engine of a view, each as it is asked for.
+    """Yield the events that bring a fresh engine to a view, each made when it is taken.
 
-    There may be 20,000, which takes 20 to 40 ms.
+    To make those of 20,000 jobs at once takes 20 to 40 ms.
     """
     return _changes(SlurmQueueView(), view, at_s)
 

@@ -145,18 +145,19 @@ def read_hello(message: pb.Hello) -> ProbeHello:
 def gres_order(gpus: Sequence[pb.Gpu]) -> tuple[int, ...]:
     """Return the NVML indices in gres order.
 
-    That is by /dev minor number: gres.conf lists /dev/nvidia0, 1, ...; NVML orders by PCI bus id. A
-    lost GPU tells no number, and has one that no other GPU has: of 4 GPUs with the numbers 3, ?,
-    1, 0 the lost one is 2, so the order is 3, 2, 1, 0. Where that does not tell the numbers, as
-    with gaps in them, it is NVML's order.
+    That is by /dev minor number: gres.conf lists /dev/nvidia0, 1, ...; NVML orders by PCI bus id.
+    The driver does not tell the number of a lost GPU. It is the one that no other GPU has: of 4
+    GPUs with the numbers 3, ?, 1, 0 the lost one has 2, so the order is 3, 2, 1, 0. Several lost
+    GPUs get the numbers that are left in NVML's order, which is a guess. Where two GPUs have one
+    number, or a number is too high for that, the order is NVML's.
     """
     count = len(gpus)
     by_minor = {gpu.minor_number: gpu.index for gpu in gpus if gpu.HasField("minor_number")}
-    untold = [gpu.index for gpu in gpus if not gpu.HasField("minor_number")]
-    if len(by_minor) + len(untold) < count or (untold and any(n >= count for n in by_minor)):
+    lost = [gpu.index for gpu in gpus if not gpu.HasField("minor_number")]
+    if len(by_minor) + len(lost) < count or (lost and any(n >= count for n in by_minor)):
         return tuple(range(count))
-    free = (number for number in range(count) if number not in by_minor)
-    by_minor |= dict(zip(free, untold, strict=False))
+    left = (number for number in range(count) if number not in by_minor)
+    by_minor |= dict(zip(left, lost, strict=False))
     return tuple(by_minor[number] for number in sorted(by_minor))
 
 
@@ -336,7 +337,7 @@ def _nearest_nics(nics: Sequence[pb.Nic], nvml: int) -> tuple[int, ...]:
         position: nic.gpu_levels[nvml]
         for position, nic in enumerate(nics)
         if nic.bytes_per_s > 0 and nvml < len(nic.gpu_levels) and nic.gpu_levels[nvml]
-    }  # unspecified: of a lost GPU
+    }  # level 0, unspecified: the GPU is lost
     least = min(levels.values(), default=0)
     return tuple(position for position, level in levels.items() if level == least)
 

@@ -48,7 +48,7 @@ class Cluster:
         tables: link tables, by kind of node.
         loads: how busy the GPUs are.
         free: what is free on each node.
-        foreign: the free GPUs to give out last.
+        foreign: the GPUs to give out last, as processes of no job use their memory.
         gpu_free, cpu_free, memory_free, groups, sets_in_common: parts of it, see FreeCapacity.
         memo: what other modules derived from the nodes' specs; emptied when a spec changes.
         spec_count: how often a spec changed.
@@ -197,7 +197,7 @@ class Cluster:
         return before != fault
 
     def set_foreign_memory(self, name: NodeName, gpu_index: int, used_bytes: int) -> None:
-        """Note what processes of no job use of a GPU's memory; 0: too little to avoid the GPU."""
+        """Note what processes of no job use of a GPU's memory; 0: the GPU is not avoided."""
         node = self.index_of.get(name)
         if node is not None and 0 <= gpu_index < self.gpu_count[node]:
             self.foreign.apply(node, gpu_index, used_bytes)

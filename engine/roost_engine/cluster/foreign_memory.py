@@ -1,7 +1,7 @@
-"""The GPUs of whose memory processes of no job use much: they are given out last.
+"""GPUs with foreign memory: processes of no job use much of it, so the GPU is given out last.
 
-Slurm knows nothing of such memory and allocates the GPU like any other one, so it stays free here
-too. A search for placements is made without these GPUs first.
+Slurm does not know of such memory and allocates the GPU like any other, so the GPU stays free here
+too. A pass searches for placements without these GPUs first, and with them where it finds none.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -22,7 +22,7 @@ class ForeignMemory:
         names: by node.
 
     Attributes:
-        used_bytes: what processes of no job use, by (node, GPU index); only GPUs to give out last.
+        used_bytes: the foreign memory by (node, GPU index); only of the GPUs to give out last.
     """
 
     def __init__(self, free: FreeCapacity, names: Sequence[NodeName]) -> None:
@@ -42,12 +42,12 @@ class ForeignMemory:
 
     @contextmanager
     def withheld(self) -> Iterator[int]:
-        """Take these GPUs for held as long as the context lasts.
+        """Treat these GPUs as held while the context lasts.
 
         Yields:
-            On how many nodes any of them is free.
+            The number of nodes on which at least one of them is free.
         """
-        free, freed = self._free, self._free.freed
+        free, freed = self._free, self._free.freed  # nothing is freed: these nodes gain nothing
         masks: dict[int, int] = {}
         for node, gpu in self.used_bytes:
             masks[node] = masks.get(node, 0) | 1 << gpu
@@ -65,8 +65,8 @@ class ForeignMemory:
                 free.unclaim(node, share)
             free.freed = freed
 
-    def said_of(self, index_of: dict[NodeName, int], shares: Iterable[NodeShare]) -> str:
-        """Say which of these GPUs have such memory, for a human; "" if none has."""
+    def describe(self, index_of: dict[NodeName, int], shares: Iterable[NodeShare]) -> str:
+        """Return which GPUs of some shares have foreign memory, for a human; "" if none has."""
         found = [
             f"{used_bytes / _GIB:.3g} GiB of GPU {gpu} of {share.node}"
             for share in shares

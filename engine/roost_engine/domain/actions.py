@@ -31,9 +31,9 @@ class Decision:
         policy: the policy that scored: "heuristic", or "onnx:" and twelve digits of the model's
             sha256.
         fallback_reason: why the heuristic answered instead of the model; "" when it did not.
-        neighbour: what the neighbour that costs most is expected to cost, for a human, after the
-            memory that processes of no job use on the chosen GPUs; "" where the policy does not ask
-            or no neighbour costs anything, and there is no such memory.
+        neighbour: for a human: the memory that processes of no job use on the chosen GPUs, and what
+            the neighbour that costs most is expected to cost; "" where there is no such memory, and
+            no neighbour costs anything or the policy does not ask.
     """
 
     at_s: float

@@ -61,7 +61,7 @@ class ArrivalLog:
         self._arrivals: deque[LoggedArrival] = deque()
         self._open: dict[JobId, LoggedArrival] = {}
         self._own = RunTimeHistory(reads_limits)
-        self._watched: dict[JobId, None] = {}  # jobs that run, as far as its own history knows
+        self._watched: dict[JobId, bool] = {}  # jobs that ran, as `_own` knows, and whether they do
         self._known: dict[JobId, None] = {}
 
     def __iter__(self) -> Iterator[LoggedArrival]:
@@ -126,26 +126,28 @@ class ArrivalLog:
             arrival.run_s = record.run_s(record.ended_s)
 
     def _learn(self, record: JobRecord) -> None:
-        """Tell the log's own history what became of a job.
+        """Report what became of a job to the log's own history.
 
-        Jobs that run count, as Predictors has it: for as long as long jobs have not ended, only
-        short ones would be known otherwise. They count from their start, or from that of the log:
-        a shorter job that ended before is unknown.
+        Running jobs count as well, as in Predictors: otherwise only short jobs would be known until
+        long ones have ended. They count from their start, or from the start of the log if that is
+        later: of the jobs that started before, those that ended before are unknown, and a history
+        of the others alone would take all for long.
         """
-        own, job_id, was_running = self._own, record.job_id, record.job_id in self._watched
+        own, job_id = self._own, record.job_id
+        was_running = self._watched.get(job_id, False)
         if record.state is JobState.ENDED:
-            if was_running or job_id in self._open:
+            if job_id in self._watched or job_id in self._open:
                 self._watched.pop(job_id, None)
                 if record.ended_s is not None and record.started_s is not None:
                     own.add(record.spec, done_s(record, record.ended_s), record.ended_s)
                 else:
                     own.forget(job_id)
         elif record.is_on_gpus and not was_running and record.started_s is not None:
-            self._watched[job_id] = None
+            self._watched[job_id] = True
             from_s = max(record.started_s, self._began_s)
             own.begin(record.spec, done_s(record, from_s), 1.0, from_s)
         elif was_running and not record.is_on_gpus:
-            del self._watched[job_id]
+            self._watched[job_id] = False
             own.pause(job_id, done_s(record, record.queued_s), record.queued_s)
 
 

@@ -50,7 +50,7 @@ class Displacing:
 
     Attributes:
         value_part: which part of the order's keys is the value.
-        grows: the value of a running job grows by its GPUs each second.
+        grows: whether the value of a running job grows by its GPU count each second.
         lease_s: how long a job that started is not stopped.
     """
 

@@ -1,6 +1,6 @@
 """The placement rule `common-shapes`: jobs wait for the tightest shape that many nodes could hold.
 
-Where all nodes have as many GPUs this is the rule `strict`. On a cluster of 40 nodes of 4 GPUs and
+Where all nodes have the same number of GPUs this is the rule `strict`. On 40 nodes of 4 GPUs and
 one of 16, `strict` has every job of 8 GPUs or more wait for the one node while the others are idle.
 Figures: docs/results/order.md.
 """
@@ -29,12 +29,12 @@ _COMMON_FRAC = 0.5
 class CommonShapes:
     """Proposes a job's shapes down to the tightest common one, and small nodes before large ones.
 
-    A shape is common if the nodes that could ever hold a part of it have at least half of the GPUs
-    of those that could hold a part of the job's last shape. A tighter one that is not common is
-    proposed where it has capacity, and the gate says whether the job waits for it.
+    A shape is common if the nodes that could ever hold a part of it have at least half as many GPUs
+    as the nodes that could hold a part of the job's last shape. A tighter shape that is not common
+    is proposed where it has capacity, and the gate says whether the job waits for it.
 
     Nodes with more GPUs than others are left to the jobs that need them: they are proposed where no
-    smaller node has capacity, or where those that have it are asleep or farther apart.
+    smaller nodes have capacity, or only nodes that are asleep or farther apart.
 
     Attributes:
         any_gpus: see policies.ShapeByShape.
@@ -43,17 +43,17 @@ class CommonShapes:
     any_gpus: bool = False
 
     def proposed_shapes(self, cluster: Cluster, job: JobSpec) -> tuple[Shape, ...]:
-        """See ShapedCandidates; all if the cluster could never hold any."""
+        """See ShapedCandidates; all shapes if the cluster could never hold any of them."""
         if len(job.shapes) == 1:
             return job.shapes
-        many = _COMMON_FRAC * gpus_that_could_hold(cluster, job, job.shapes[-1])
-        able, most_nodes = list[Shape](), max(shape.node_count for shape in job.shapes)
+        common_gpu_count = _COMMON_FRAC * gpus_that_could_hold(cluster, job, job.shapes[-1])
+        fitting, most_nodes = list[Shape](), max(shape.node_count for shape in job.shapes)
         for shape in job.shapes:
             if shape.node_count <= most_nodes and shape_could_ever_fit(cluster, job, shape):
-                able.append(shape)
-                if gpus_that_could_hold(cluster, job, shape) >= many:
+                fitting.append(shape)
+                if gpus_that_could_hold(cluster, job, shape) >= common_gpu_count:
                     most_nodes = shape.node_count
-        return tuple(able) or job.shapes
+        return tuple(fitting) or job.shapes
 
     def propose(self, cluster: Cluster, job: JobSpec, reserved: NodeSet, at_s: float) -> Candidates:
         """See CandidatePolicy."""

@@ -232,8 +232,8 @@ class UsableNodes:
     Attributes:
         could_ever_fit: whether these and the nodes that Slurm would not use now suffice.
         fitting_gpu_count: GPUs of these and of the nodes that Slurm would not use now.
-        larger: of `nodes` those with more GPUs than the smallest of them, than the next in size,
-            and so on; none where all have as many.
+        larger: those of `nodes` that have more GPUs than the smallest, then those that have more
+            than the next size, and so on: of nodes with 4, 8 and 16 GPUs {8, 16}, {16}.
     """
 
     nodes: NodeSet

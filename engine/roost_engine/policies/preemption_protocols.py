@@ -88,7 +88,7 @@ class Displacement:
         value: of a job, at an engine time; asking for it notes nothing.
         permission: which jobs may be stopped; None: every job.
         lease_s: a job is not stopped for so long after its start.
-        grows: to a forecast, the value of a running job grows by its GPUs each second.
+        grows: whether a forecast adds a job's GPU count to its value for each second of its run.
     """
 
     value: Callable[[JobRecord, float], SortKey]

@@ -48,49 +48,52 @@ class ServiceLeft:
     """What jobs still need at their age: the Gittins index, as GPU-seconds for each end.
 
     A value is kept while a job waits, and for some minutes while it runs: what was learned in the
-    meantime must not make jobs displace each other at every event.
+    meantime must not make jobs displace each other at every event. That a job has no forecast is
+    kept likewise; its attained service is computed at each question.
 
     Attributes:
-        forecast: says how long a job may still run.
-        expected: says the same to readers outside the engine, and notes nothing.
-        is_known: whether the forecast of a job counts; in place of other jobs' values stands the
-            service that they have attained. None: every forecast counts.
+        forecast: returns how long a job may still run.
+        expected: returns the same to readers outside the engine, and notes nothing.
+        is_known: returns whether the forecast of a job counts; where it does not, the job's value
+            is its attained service, in GPU-seconds. None: every forecast counts.
     """
 
     forecast: Forecast
     expected: Forecast
     is_known: Callable[[JobSpec], bool] | None = None
-    # By job: when it was asked, whether the job ran then, and the value; None: attained service.
-    _known: dict[JobId, tuple[float, bool, float | None]] = field(default_factory=dict)
+    # By job: when it was asked, whether the job ran then, and the forecast; None: not counted.
+    _kept: dict[JobId, tuple[float, bool, float | None]] = field(default_factory=dict)
 
     def value(self, job: JobRecord, at_s: float) -> tuple[float]:
         """Return a value for queue.orders.OrderByValue and preemption.rules.DisplaceBy."""
         job_id, is_running = job.job_id, job.started_s is not None
-        known = self._known.get(job_id)
-        if known is not None:
-            since_s, was_running, value = known
+        kept = self._kept.get(job_id)
+        if kept is not None:
+            since_s, was_running, left_gpu_s = kept
             if was_running == is_running and (not is_running or at_s < since_s + _FRESH_S):
-                return (job.attained_gpu_s(at_s) if value is None else value,)
-        value = self._left_gpu_s(job, self.forecast, at_s)
-        if len(self._known) > _MOST_VALUES:
-            self._known.clear()
-        self._known[job_id] = at_s, is_running, value
-        return (job.attained_gpu_s(at_s) if value is None else value,)
+                return _value(job, left_gpu_s, at_s)
+        left_gpu_s = self._left_gpu_s(job, self.forecast, at_s)
+        if len(self._kept) > _MOST_VALUES:
+            self._kept.clear()
+        self._kept[job_id] = at_s, is_running, left_gpu_s
+        return _value(job, left_gpu_s, at_s)
 
     def peek(self, job: JobRecord, at_s: float) -> tuple[float]:
         """Return the value that decided last of a job in this state, or would, and note nothing."""
-        known = self._known.get(job.job_id)
-        if known is not None and known[1] == (job.started_s is not None):
-            value = known[2]
-        else:
-            value = self._left_gpu_s(job, self.expected, at_s)
-        return (job.attained_gpu_s(at_s) if value is None else value,)
+        kept = self._kept.get(job.job_id)
+        if kept is not None and kept[1] == (job.started_s is not None):
+            return _value(job, kept[2], at_s)
+        return _value(job, self._left_gpu_s(job, self.expected, at_s), at_s)
 
     def forget(self, job_id: JobId) -> None:
         """Drop the value of a job that has ended."""
-        self._known.pop(job_id, None)
+        self._kept.pop(job_id, None)
 
     def _left_gpu_s(self, job: JobRecord, ask: Forecast, at_s: float) -> float | None:
         if self.is_known is not None and not self.is_known(job.spec):
             return None
         return job.spec.gpu_count * expected_s(ask(job, at_s), ServiceIndex.GITTINS)
+
+
+def _value(job: JobRecord, left_gpu_s: float | None, at_s: float) -> tuple[float]:
+    return (job.attained_gpu_s(at_s) if left_gpu_s is None else left_gpu_s,)

@@ -7,7 +7,7 @@ that, and not only what it stated when it was submitted:
 * its node has second seats in Slurm and is not reserved for a job that waits longer;
 * the node's probe, if it ever reported a load, has done so within STALE_S;
 * its GPUs have no fault; a probe reports MIG mode as a fault;
-* processes of no job use no memory of its GPUs worth mentioning: what is left is not known;
+* its GPUs have no foreign memory (cluster.foreign_memory): how much is left is not known;
 * it does not move much over NVLink, by the mean since it started or by the load reported last:
   pairs are measured on one GPU, so what such a job would lose is not known;
 * it counts with the memory that it, or a job of its kind, was seen to use, where that is more
@@ -118,9 +118,9 @@ def may_share(job: JobSpec) -> bool:
 
 
 def _clean(cluster: Cluster, node: int, gpus: Sequence[int]) -> tuple[int, ...]:
-    """Return the GPUs without a fault and without memory of processes of no job."""
-    closed = (cluster.faults, cluster.foreign.used_bytes)
-    return tuple(gpu for gpu in gpus if not any((node, gpu) in each for each in closed))
+    """Return the GPUs without a fault and without foreign memory."""
+    faults, foreign = cluster.faults, cluster.foreign.used_bytes
+    return tuple(gpu for gpu in gpus if (node, gpu) not in faults and (node, gpu) not in foreign)
 
 
 def _is_nvlink_heavy(cluster: Cluster, record: JobRecord, node: int) -> bool:

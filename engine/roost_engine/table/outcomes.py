@@ -55,21 +55,21 @@ class Outcomes:
             met = record.pin_met_by(event.shares)
         if met is not None:
             record.placement, record.decision = met
-            self._note_wait(record, met[0].tier, event.at_s)
+            self._note_wait_end(record, met[0].tier, event.at_s)
         elif state is JobState.PLACING:
             assert record.placement is not None
             if not self.counts_waits:
                 return
-            self._note_wait(record, record.placement.tier, event.at_s)
+            self._note_wait_end(record, record.placement.tier, event.at_s)
         else:
             self.note_unplaced(record, event.at_s)
 
     def note_unplaced(self, record: JobRecord, at_s: float) -> None:
         """Report a wait that ended without a placement of the engine."""
         if record.state in (JobState.WAITING, JobState.CLEARING):
-            self._note_wait(record, None, at_s)
+            self._note_wait_end(record, None, at_s)
 
-    def _note_wait(self, record: JobRecord, tier: Tier | None, at_s: float) -> None:
+    def _note_wait_end(self, record: JobRecord, tier: Tier | None, at_s: float) -> None:
         if not self.counts_waits:
             return
         waited_s = max(0.0, at_s - record.queued_s)

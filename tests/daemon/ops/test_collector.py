@@ -1,12 +1,14 @@
 """What lives long is scanned once, and what is replaced is freed all the same."""
 
 import asyncio
+import contextlib
 import gc
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any
 
+import grpc
 import pytest
 
 from roostd.ops import collector as module
@@ -44,6 +46,45 @@ class Scans:
         """Count all objects that are not frozen; those are in no generation."""
         if phase == "start":
             self.young_counts.append(len(gc.get_objects()))
+
+
+class PassOn(grpc.aio.ServerInterceptor):
+    """Changes nothing; for a call with interceptors grpcio makes objects that are in a cycle."""
+
+    async def intercept_service(
+        self, continuation: Callable[[Any], Awaitable[Any]], handler_call_details: Any
+    ) -> Any:
+        """See grpc.aio.ServerInterceptor."""
+        return await continuation(handler_call_details)
+
+
+@contextlib.asynccontextmanager
+async def echo_server() -> AsyncIterator[Callable[[bytes], Awaitable[bytes]]]:
+    """Serve a method whose calls stay in flight for a while; yield what calls it."""
+
+    async def echo(request: bytes, _context: Any) -> bytes:
+        await asyncio.sleep(0.02)
+        return request
+
+    server = grpc.aio.server(interceptors=(PassOn(),))
+    handler: Any = grpc.unary_unary_rpc_method_handler(echo)
+    server.add_generic_rpc_handlers(
+        (grpc.method_handlers_generic_handler("test.Echo", {"Echo": handler}),)
+    )
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+        call: Any = channel.unary_unary("/test.Echo/Echo")
+        yield call
+    await server.stop(None)
+
+
+def left_call_count() -> int:
+    """Return how many calls left their cycle behind in frozen memory, and unfreeze it."""
+    gc.set_threshold(0)
+    gc.collect()
+    gc.unfreeze()
+    return sum(type(one).__name__ == "_HandlerCallDetails" for one in gc.get_objects())
 
 
 @pytest.fixture
@@ -158,3 +199,26 @@ async def test_it_scans_ten_times_a_second_while_there_are_many_streams(
             await asyncio.sleep(0)
     assert gone() is None
     task.cancel()
+
+
+async def test_a_scan_leaves_one_call_in_memory_at_most(collector: Collector, scans: Scans) -> None:
+    async with echo_server() as echo:
+        await echo(b"first")
+        gc.collect()
+        scans.young_counts.clear()
+        gc.set_threshold(1_000)  # scans come in the midst of calls
+        await asyncio.gather(*(echo(b"again") for _ in range(300)))
+        scan_count = len(scans.young_counts)
+        assert 0 < scan_count < 100
+        assert left_call_count() <= scan_count
+
+
+async def test_a_scan_by_a_poll_leaves_no_call_in_memory(collector: Collector) -> None:
+    async with echo_server() as echo:
+        await echo(b"first")
+        gc.set_threshold(0)
+        calls = asyncio.gather(*(echo(b"again") for _ in range(300)))
+        while not calls.done():
+            gc.collect(0)
+            await asyncio.sleep(0.001)
+        assert left_call_count() == 0

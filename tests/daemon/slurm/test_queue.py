@@ -79,7 +79,7 @@ async def test_the_limit_of_an_array_is_read_again_when_someone_has_changed_jobs
     jobs = queued(1, state=SlurmJobState.PENDING), queued(2, state=SlurmJobState.PENDING)
     await controller.questions(*jobs)
     assert await controller.questions(*jobs) == []
-    controller.cache.age_limits()
+    controller.cache.forget_limits()
     assert await controller.questions(*jobs) == ["1"]
     assert await controller.questions(*jobs) == []
 

@@ -5,7 +5,13 @@ from collections.abc import Iterator
 import pytest
 
 from roost_engine.domain.config import EngineConfig
-from roost_engine.domain.events import JobEnded, JobQueued, JobsStopped, JobStarted, NodeSeen
+from roost_engine.domain.events import (
+    JobEnded,
+    JobQueued,
+    JobsStopped,
+    JobStarted,
+    NodeSeen,
+)
 from roost_engine.domain.model import JobId
 from roost_engine.engine import Engine
 from roost_engine.forecast.arrival_log import SPAN_S, ArrivalLog, TimesCache, future_key
@@ -140,6 +146,20 @@ def test_a_job_that_vanishes_while_it_runs_grows_no_older() -> None:
     other = Engine(EngineConfig(), Policies())  # as after a start of the engine without the job
     observe(log, other, 300.0)
     assert history.running_ages_s(job("1").user_id, 400.0) == []
+
+
+def test_a_job_from_before_the_log_that_is_stopped_and_leaves_is_forgotten() -> None:
+    engine = Engine(EngineConfig(), Policies())
+    engine.step(NodeSeen(at_s=0.0, node=node("n1", 2)))
+    start(engine, "1", 0.0)
+    log = ArrivalLog(50.0)
+    observe(log, engine, 100.0)
+    engine.step(JobsStopped(at_s=200.0, job_ids=(JobId("1"),)))
+    observe(log, engine, 300.0)
+    assert log.history(engine).state().running
+    engine.step(JobEnded(at_s=400.0, job_id=JobId("1")))
+    observe(log, engine, 500.0)
+    assert log.history(engine).state().running == ()
 
 
 def test_a_stopped_job_grows_no_older_until_it_runs_again() -> None:

@@ -5,8 +5,8 @@ seen then counts for the time since it was last looked at, three minutes at most
 stopped or suspended meanwhile has not seen that time. The sums are stored in the state folder,
 every five minutes and when the daemon stops.
 
-The engine is told of GPUs of whose memory processes of no job use much, to give them out last. It
-is told sooner than such memory is a finding, because the next job may fail for want of it.
+GPUs with much foreign memory are reported to the engine, which gives them out last. That is done
+sooner than such memory is a finding, because the next job there may run out of memory.
 """
 
 from collections import deque
@@ -232,7 +232,7 @@ class WasteMeter:
             gpu = (name, index)
             if memory is not None or not holders[index] or report is None:
                 lasting_s = seen.at_s - seen.since_s.get(gpu, seen.at_s)
-                self._tell_engine(gpu, memory, report, lasting_s >= AVOIDED_AFTER_S)
+                self._report_to_engine(gpu, memory, report, lasting_s >= AVOIDED_AFTER_S)
             counted_s = seen.lasting_s(gpu, memory is not None)
             self._add(None, "foreign", counted_s)
             if memory is None:
@@ -243,27 +243,27 @@ class WasteMeter:
         if report is not None:
             report.has_foreign_memory = any((name, gpu) in foreign for gpu in range(gpu_count))
 
-    def _tell_engine(
+    def _report_to_engine(
         self,
         gpu: tuple[NodeName, int],
         memory: ForeignMemory | None,
         report: NodeReport | None,
         has_lasted: bool,
     ) -> None:
-        """Tell the engine whether to give a GPU out last, if it does not know.
+        """Report to the engine whether to give a GPU out last, where that has changed.
 
         Args:
             gpu: its node and index.
-            memory: what processes of no job use of it.
+            memory: its foreign memory; None: it has none, or that is not known.
             report: of the node.
-            has_lasted: whether they have done so for AVOIDED_AFTER_S.
+            has_lasted: whether it has had foreign memory for AVOIDED_AFTER_S.
         """
         (name, index), cluster, used_bytes = gpu, self._state.engine.cluster, 0
         is_known = (cluster.index_of[name], index) in cluster.foreign.used_bytes
         if memory is not None and report is not None and (has_lasted or is_known):
             limit_frac = self._state.config.placement.foreign_memory_frac
-            has_bytes = report.hello.gpus[index].memory_bytes
-            if limit_frac < 1.0 and memory.used_bytes > limit_frac * has_bytes:
+            gpu_bytes = report.hello.gpus[index].memory_bytes
+            if limit_frac < 1.0 and memory.used_bytes > limit_frac * gpu_bytes:
                 used_bytes = memory.used_bytes
         if is_known != (used_bytes > 0):
             at_s = self._state.clock.now_s()

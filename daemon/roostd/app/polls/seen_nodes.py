@@ -93,7 +93,8 @@ class SeenNodes:
     def stranded(self, snapshot: QueueSnapshot) -> Mapping[NodeName, int]:
         """Return how many GPUs of each node slurmctld counts as used though no job has them.
 
-        Call it once for each reading. Nodes that are new among them are logged.
+        To be called once for each reading of the nodes. Nodes that had no such GPU before are
+        logged.
 
         Args:
             snapshot: the queue, read after the nodes.

@@ -141,7 +141,7 @@ class SlurmWatch:
     def cluster_events(self) -> Iterator[Event]:
         """Return the events that bring a fresh engine to the cluster's state of the last poll.
 
-        Jobs become events as these are asked for; what later polls find is no part of them.
+        The event of a job is made when the caller takes it. A later poll does not change them.
         """
         at_s = self._state.clock.now_s()
         self._leased.note_enforced(self._nodes.nodes)

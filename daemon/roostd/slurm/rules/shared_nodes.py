@@ -1,8 +1,8 @@
 """How partitions and jobs share nodes: CPUs in common, and users kept apart. Pure.
 
-Roost counts each CPU for one job. Where Slurm gives a CPU to several jobs, or suspends a job for
-its CPUs, a job that does not fit by that count is Slurm's. Jobs that ask to share are as well, and
-so are those of partitions that give a node to one user at a time.
+Roost counts each CPU for one job. Where Slurm gives a CPU to several jobs, or suspends a job to
+free its CPUs, a job that does not fit by that count is left to Slurm. Jobs that ask to share CPUs
+are left to Slurm too, and so are jobs of partitions that give a node to one user at a time.
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,7 +17,7 @@ from roost_slurm.text.squeue import QueuedJob
 _BY_PARTITION = "preempt/partition_prio"
 _SUSPEND = "SUSPEND"
 _TO_USER, _TO_TOPO = "USER", "TOPO"  # OverSubscribe= of a job, up to 24.11; later Exclusive=
-NOBODY = -1  # no user's id
+NO_USER = -1  # the id of no user: a node that is closed to all
 
 
 def why_left(partition: Partition | None, job: QueuedJob) -> str | None:
@@ -53,8 +53,8 @@ def users_of_nodes(
 ) -> Mapping[NodeName, int]:
     """Return the nodes that running jobs keep for their own user, and that user's id.
 
-    NOBODY: the whole switch or block of the nodes is the job's (--exclusive=topo). Slurm shows only
-    the default one of several topologies, so that another one is not known.
+    The id is NO_USER for all nodes of a switch or block that one job has whole (--exclusive=topo).
+    Of several topologies Slurm shows the default one alone, so the others are unknown.
 
     Args:
         jobs: of the queue.
@@ -75,7 +75,7 @@ def users_of_nodes(
             continue
         racks = {nodes[name].rack for name in own if name in nodes} - {""}
         beside = (one.name for one in nodes.values() if one.rack in racks)
-        found |= dict.fromkeys(own.union(beside), NOBODY)
+        found |= dict.fromkeys(own.union(beside), NO_USER)
     return found
 
 
@@ -84,6 +84,6 @@ def _exclusive_to(job: QueuedJob, detail: JobDetail | None) -> str:
 
 
 def _jobs_of_a_cpu(partition: Partition, word: str) -> int:
-    """Return how many jobs may have a CPU: 4 of FORCE:4, and 1 where the word is another."""
-    said, _, count = partition.over_subscribe.partition(":")
-    return int(count) if said == word and count.isdecimal() and len(count) < 6 else 1
+    """Return how many jobs may have a CPU: 4 for FORCE:4, and 1 where the word is another."""
+    found, _, count = partition.over_subscribe.partition(":")
+    return int(count) if found == word and count.isdecimal() and len(count) < 6 else 1

@@ -128,7 +128,11 @@ def kinds_of(job: JobSpec, reads_limits: bool = True) -> tuple[Kind, ...]:
 
 def user_size_kind(job: JobSpec) -> str | None:
     """Return the name of the kind of a user's jobs of this size; None: the user is unknown."""
-    return f"user {job.user_id} {job.gpu_count} gpus" if job.user_id >= 0 else None
+    return _user_size_name(job.user_id, job.gpu_count) if job.user_id >= 0 else None
+
+
+def _user_size_name(user_id: int, gpu_count: int) -> str:
+    return f"user {user_id} {gpu_count} gpus"
 
 
 @lru_cache(CACHE_LIMIT, typed=True)  # limits of 60 and 60.0 s have different names
@@ -143,12 +147,13 @@ def _kinds(
 ) -> tuple[Kind, ...]:
     """See kinds_of; the name is normalised, the shape has nodes, and GPUs and CPUs of each."""
     node_count, gpus_per_node, cpus_per_node = shape
-    gpus, user = f"{node_count * gpus_per_node} gpus", f"user {user_id}"
+    gpu_count, user = node_count * gpus_per_node, f"user {user_id}"
     limit = f" {limit_s}" if limit_s else ""
     named = f"{user} name {name}" if name else user
     finest = f"{named} {node_count}x{gpus_per_node} {cpus_per_node}{limit}"
-    wide = ("all", qos and f"partition {partition} {qos}", gpus)
-    narrow = (user, f"{user} {gpus}", name and named, finest) if user_id >= 0 else ()
+    wide = ("all", qos and f"partition {partition} {qos}", f"{gpu_count} gpus")
+    sized = _user_size_name(user_id, gpu_count)
+    narrow = (user, sized, name and named, finest) if user_id >= 0 else ()
     return (
         *(Kind(kind, KEPT_FRAC) for kind in wide if kind),
         *((Kind(f"account {account}", KEPT_FRAC),) if account else ()),

@@ -31,16 +31,16 @@ _RUN_COUNT = 1_024  # runs that count
 _COUNTED_EVERY = 16  # runs
 _WHOLE_TRUST_SKILL = 0.05
 _LEAST_STEP = 0.25
-_MOST_EXPECTED = 100_000
+_MOST_EXPECTED = 100_000  # those of jobs that ended while roostd was away stay until then
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrustConfig:
-    """How skill becomes trust.
+    """How skill becomes trust; docs/order.md has the formula.
 
     Attributes:
-        fewest_runs: with fewer runs nothing is known of the skill.
-        doubt: taken off the skill, in standard errors of an order by chance.
+        fewest_runs: with fewer runs, trust stays as it is.
+        doubt: what is taken off the skill, in standard errors of an order by chance.
     """
 
     fewest_runs: int = 100
@@ -54,7 +54,7 @@ class SkillState:
     Attributes:
         runs: float32 [run, 2], in seconds: what was expected of each run, and how long it was.
         trust_frac: see PredictionSkill.
-        expected: of the jobs that run, how long each was expected to, in seconds.
+        expected: of each job that runs, how long it was expected to run, in seconds.
     """
 
     runs: NDArray[np.float32] = field(default_factory=lambda: np.zeros((0, 2), dtype=np.float32))
@@ -101,33 +101,33 @@ class PredictionSkill:
     def expect(self, job_id: JobId, expected_s: float) -> None:
         """Note how long a job that has not started yet is expected to run, in seconds.
 
-        What is no run time is dropped.
+        A time that is negative or not finite is dropped.
         """
         self._waiting_s.pop(job_id, None)
         if job_id not in self._running_s and 0.0 <= expected_s < np.inf:
             _put(self._waiting_s, job_id, expected_s)
 
     def begin(self, job_id: JobId) -> None:
-        """Note that a job runs; what was expected of it stays so over a restart."""
+        """Note that a job runs: what was expected of it no longer changes, and is in the state."""
         expected_s = self._waiting_s.pop(job_id, None)
         if expected_s is not None:
             _put(self._running_s, job_id, expected_s)
 
     def forget(self, job_id: JobId) -> None:
         """Forget a job that left without running."""
-        self._expected_s(job_id)
+        self._take_expected_s(job_id)
 
-    def _expected_s(self, job_id: JobId) -> float | None:
-        """Return what was expected of a job, and forget it."""
+    def _take_expected_s(self, job_id: JobId) -> float | None:
+        """Return what was expected of a job, None if nothing was, and forget it."""
         running_s, waiting_s = self._running_s.discard(job_id), self._waiting_s.pop(job_id, None)
         return waiting_s if running_s is None else running_s
 
     def end(self, job_id: JobId, run_s: float) -> None:
-        """Note how long a job ran at full speed; what is no run time is dropped."""
-        expected_s = self._expected_s(job_id)
+        """Note how long a job ran at full speed; a negative or infinite time is dropped."""
+        expected_s = self._take_expected_s(job_id)
         if expected_s is None or not 0.0 <= run_s < np.inf:
             return
-        # As the state has them: a restart changes no trust.
+        # Rounded as in the state, so that trust is the same after a restart.
         self._runs.append((float(np.float32(expected_s)), float(np.float32(run_s))))
         self._uncounted += 1
         if self._uncounted >= _COUNTED_EVERY and len(self._runs) >= self._config.fewest_runs:

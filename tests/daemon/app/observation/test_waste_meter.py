@@ -240,9 +240,16 @@ def test_a_fresh_engine_is_told_again(site: Site) -> None:
     assert avoided(site) == {3}
 
 
-def test_of_a_silent_probe_or_a_drained_node_nothing_is_known(site: Site) -> None:
+@pytest.mark.parametrize("is_drained", [True, False])
+def test_of_a_silent_probe_or_a_drained_node_nothing_is_known(site: Site, is_drained: bool) -> None:
     site.pass_time(200, *IDLE, memory=(0, 0, 0, 40))
-    site.pass_time(121)
+    assert avoided(site) == {3}
+    if is_drained:
+        drained = node("a", gpu_count=4, usable=False)
+        site.state.engine.step(NodeSeen(at_s=site.clock.at_s, node=drained))
+        site.pass_time(121, *IDLE, memory=(0, 0, 0, 40))
+    else:
+        site.pass_time(121)
     assert avoided(site) == set()
 
 

@@ -9,7 +9,7 @@ from roost_engine.testing.builders import node
 from roost_slurm.text.partitions import Partition
 from roost_slurm.text.scheduling import Scheduling
 from roost_slurm.text.squeue import QueuedJob, SlurmJobState
-from roostd.slurm.rules.shared_nodes import NOBODY, cpu_sharing, users_of_nodes, why_left
+from roostd.slurm.rules.shared_nodes import NO_USER, cpu_sharing, users_of_nodes, why_left
 
 
 def partitions(**given: dict[str, Any]) -> dict[str, Partition]:
@@ -79,6 +79,6 @@ def test_a_job_that_is_exclusive_to_its_switch_closes_all_nodes_there() -> None:
     for said, shown in (("TOPO", ""), ("NO", "TOPO")):  # 24.11, 26.05
         job = QueuedJob(number=1, over_subscribe=said, **running)
         found = users_of_nodes((job,), {1: detail(1, exclusive_to=shown)}, nodes)
-        assert found == {"n1": NOBODY, "n2": NOBODY}
+        assert found == {"n1": NO_USER, "n2": NO_USER}
     alone = QueuedJob(number=1, over_subscribe="TOPO", **(running | {"nodes": "n[4-5]"}))
-    assert users_of_nodes((alone,), {}, nodes) == {"n4": NOBODY, "n5": NOBODY}
+    assert users_of_nodes((alone,), {}, nodes) == {"n4": NO_USER, "n5": NO_USER}
