@@ -298,6 +298,7 @@ class Cluster:
             for job_id in job_ids[count:left_out_count]:
                 self._claim(self.shares(job_id))
             left_out_count = count
+            self.free.trial_count += 1
 
         try:
             yield leave_out

@@ -58,12 +58,14 @@ class ForeignMemory:
         ]
         for node, share in taken:
             free.claim(node, share)
+        free.trial_count += 1
         try:
             yield len(taken)
         finally:
             for node, share in taken:
                 free.unclaim(node, share)
             free.freed = freed
+            free.trial_count += 1
 
     def describe(self, index_of: dict[NodeName, int], shares: Iterable[NodeShare]) -> str:
         """Return which GPUs of some shares have foreign memory, for a human; "" if none has."""

@@ -28,6 +28,8 @@ class FreeCapacity:
         groups: the nodes of each kind with the same GPUs free.
         sets_in_common: on how many nodes each index set is free.
         freed: the nodes that may have gained capacity; emptied by the reader.
+        trial_count: how often shares were claimed or freed for a trial, which is no change of the
+            cluster; what keeps features of the masks reads them again.
     """
 
     def __init__(self) -> None:
@@ -37,6 +39,7 @@ class FreeCapacity:
         self.groups = NodeGroups()
         self.sets_in_common = ClusterSetCounts(self.groups)
         self.freed: NodeSet = NO_NODES
+        self.trial_count = 0
         self._claims = Claims()
         self._healthy: list[int] = []  # by node, mask of the GPUs that are there and healthy
 

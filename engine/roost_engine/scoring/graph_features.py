@@ -76,7 +76,7 @@ class ClusterGraph:
         self.network = np.zeros(0)
         # [4, node]: free mask, kind, rack, usable
         self._seen = np.zeros((4, 0), dtype=np.int64)
-        self._version = -1  # of the cluster, its loads left out
+        self._version = -1, 0  # of the cluster, its loads left out, and of trials
         self.racks = np.zeros((0, len(RACK_COLUMNS)), dtype=np.float32)
         self.pods = np.zeros((0, len(POD_COLUMNS)), dtype=np.float32)
 
@@ -99,7 +99,7 @@ class ClusterGraph:
         """
         job_ids = dict.fromkeys(cluster.take_changed_jobs())
         loaded, cluster.loads.changed = nodes_in(cluster.loads.changed), NO_NODES
-        version = cluster.change_count - cluster.loads.report_count
+        version = cluster.change_count - cluster.loads.report_count, cluster.free.trial_count
         if version == self._version and not job_ids:
             return np.array(loaded, dtype=np.int64)
         count, known = len(cluster), self._seen.shape[1]

@@ -52,6 +52,25 @@ def test_load_is_seen_and_makes_the_node_changed() -> None:
     assert graph.refresh(cluster, unknown).tolist() == []
 
 
+def test_what_is_free_for_a_trial_only_is_seen_during_it_and_no_longer() -> None:
+    cluster = cluster_of([[2]])
+    cluster.hold(JobId("1"), [share("n0-0", 0, 1)])
+    graph = fresh(cluster)
+
+    def free() -> list[float]:
+        graph.refresh(cluster, unknown)
+        return gpu(graph, cluster, "n0-0")["free"]
+
+    assert free() == [0, 0, 1, 1, 1, 1, 1, 1]
+    with cluster.without([JobId("1")]):
+        assert free() == [1, 1, 1, 1, 1, 1, 1, 1]
+    assert free() == [0, 0, 1, 1, 1, 1, 1, 1]
+    cluster.set_foreign_memory(NodeName("n0-0"), 7, 1 << 30)
+    with cluster.foreign.withheld():
+        assert free() == [0, 0, 1, 1, 1, 1, 1, 0]
+    assert free() == [0, 0, 1, 1, 1, 1, 1, 1]
+
+
 def test_racks_and_pods_sum_their_nodes() -> None:
     cluster = cluster_of([[0, 0], [0]])
     cluster.hold(JobId("1"), [share("n0-0", *range(8)), share("n1-0", *range(4))])
