@@ -56,10 +56,13 @@ from roost_sim.worlds.world_spec import WorldSpec
 
 POLICIES = (
     "roost",
+    "roost-learned",
     "roost-makespan",
     "roost-no-preemption",
     "roost-2026-11",
     "roost-2026-11-28",
+    "roost-learned-2026-11-28",
+    "roost-makespan-2026-11-28",
     "roost-no-preemption-2026-11",
     "roost-no-preemption-2026-11-28",
     "roost-no-preemption-2026-11-28b",
