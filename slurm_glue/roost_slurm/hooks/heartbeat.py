@@ -12,9 +12,9 @@
 `enforce` names partitions, or "*" for all but those of `except`. `models` are GPU models that
 users may write as a type (`gpu:a100:2`). Only jobs of these `accounts` and `qos` get a lease; an
 empty list means all. Jobs of the QoS in `share_qos` opt in to share their GPUs, unless their
-comments say otherwise; the line is missing where there are none. `owner` tells the machine and the folder of this file: job_submit.lua reads
-one file, and writes its owner into each lease. The file is replaced as a whole: a reader never
-gets half of it.
+comments say otherwise; the line is missing where there are none. `owner` tells the machine and the
+folder of this file: job_submit.lua reads one file, and writes its owner into each lease. The file
+is replaced as a whole: a reader never gets half of it.
 """
 
 import hashlib
