@@ -46,4 +46,4 @@ def test_pairs_come_from_the_public_tables_and_from_our_own(tmp_path: Path) -> N
 
 def test_a_missing_folder_is_one_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert main(["interference", "--data", str(tmp_path / "nowhere")]) == 2
-    assert "--data names the folder of the public tables" in capsys.readouterr().err
+    assert "No such file or directory; which tables are read: docs/" in capsys.readouterr().err
