@@ -122,9 +122,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--decisions", type=float, default=8_000, help="the budget")
     parser.add_argument("--jobs", type=int, default=480, help="of an episode")
-    parser.add_argument(
-        "--teacher", default="learned-trusting+common-shapes+patient-uplink-delay"
-    )
+    parser.add_argument("--teacher", default="learned-trusting+common-shapes+patient-uplink-delay")
     parser.add_argument("-o", dest="out", type=Path, required=True)
     arguments = parser.parse_args()
     torch.set_num_threads(1)

@@ -124,7 +124,8 @@ class _Best:
     def back_in(self, net: PolicyNet) -> PolicyNet:
         """Return the selector with its best state."""
         net.load_state_dict(self._state)
-        return net.eval()
+        net.eval()
+        return net
 
 
 def judge(net: PolicyNet, decisions: Sequence[Decision]) -> ImitationFigures:

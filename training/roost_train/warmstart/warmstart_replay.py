@@ -5,7 +5,7 @@ from math import inf, isfinite
 
 from roost_engine.domain.model import JobId
 from roost_engine.plugins.plugins import Policies
-from roost_engine.policies.protocols import KeyedOrder
+from roost_engine.policies.protocols import KeyedOrder, OrderPolicy
 from roost_engine.prediction.predictors import Predictors
 from roost_engine.queue.model_order import AnyOrderModel
 from roost_sim.catalogue.compositions import Composition
@@ -86,8 +86,9 @@ class Lesson(Composition):
         predictors = policies.predictors or Predictors()
         lessons, order = Lessons(predictors, self.seed, self.until_s), policies.order
         self.found.append(lessons)
-        is_keyed = isinstance(order, KeyedOrder)
-        observed = KeyedTeacher(order, lessons) if is_keyed else RankingTeacher(order, lessons)
+        observed: OrderPolicy = RankingTeacher(order, lessons)
+        if isinstance(order, KeyedOrder):
+            observed = KeyedTeacher(order, lessons)
         return replace(policies, order=observed, predictors=predictors)
 
 
