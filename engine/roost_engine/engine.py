@@ -12,7 +12,7 @@ from typing import assert_never
 
 from roost_engine.agents.team import AgentCandidates, Team
 from roost_engine.alarms import Alarms
-from roost_engine.cluster.node_sets import EVERY_NODE, NO_NODES, NodeSet
+from roost_engine.cluster.node_sets import EVERY_NODE, NodeSet
 from roost_engine.domain.actions import Action
 from roost_engine.domain.config import EngineConfig, Passing
 from roost_engine.domain.errors import UnknownJob
@@ -31,6 +31,7 @@ from roost_engine.domain.events import (
     MemorySeen,
     NodeLost,
     NodeSeen,
+    OtherEvent,
     PairsSeen,
     PlacementRefused,
     PreemptionRefused,
@@ -226,20 +227,21 @@ class Engine:
         """Apply one event and return the actions that must follow."""
         actions: list[Action] = []
         table, queue, at_s = self._table, self._table.queue, event.at_s
-        if self._released.is_active:
-            self._released.note(event)
-        if self.seating is not None:
-            self.seating.note(event)
+        released, seating = self._released, self.seating
+        if released.is_active:
+            released.note(event)
+        if seating is not None:
+            seating.note(event)
         self._apply(event, actions)
-        if self._released.is_active:
-            self._released.advance(at_s)
+        if released.is_active:
+            released.advance(at_s)
         if table.alarms and table.alarms[0][0] <= at_s:
             self._alarms.ring(at_s, actions)
         if queue.limited.by_number:
             self._alarms.hand_over(at_s, actions)
         if table.clearing or self._has_rare_rules:
             self._advance_others(event, at_s, actions)
-        wants_pass = queue.wants_pass or self._free.freed != NO_NODES or self.seating is not None
+        wants_pass = queue.wants_pass or self._free.freed or seating is not None
         if wants_pass:
             self._serve(at_s, actions)
         if table.running:
@@ -275,19 +277,22 @@ class Engine:
             report_group(self._table.jobs[job_id], group, self.config.hand_over_s, actions)
 
     def _apply(self, event: Event, actions: list[Action]) -> None:
-        match event:  # frequent events first: cases are compared from the top
-            case JobQueued():
-                record = self._table.admit(event.job, event.at_s, actions, event.wait)
-                if record is not None and self._has_rare_rules:
-                    self._table.queue.add(record, event.at_s)
-                elif record is not None:
-                    self._pass.enqueue(record, event.at_s, actions)
-            case JobStarted():
-                self._start(event, actions)
-            case JobEnded():
-                self._table.end(event)
-            case Tick():
-                pass  # every event carries the time
+        # The frequent events come first, and not as cases: each case that matches makes a list.
+        if isinstance(event, JobQueued):
+            record = self._table.admit(event.job, event.at_s, actions, event.wait)
+            if record is not None and self._has_rare_rules:
+                self._table.queue.add(record, event.at_s)
+            elif record is not None:
+                self._pass.enqueue(record, event.at_s, actions)
+        elif isinstance(event, JobStarted):
+            self._start(event, actions)
+        elif isinstance(event, JobEnded):
+            self._table.end(event)
+        elif not isinstance(event, Tick):  # every event carries the time
+            self._apply_other(event, actions)
+
+    def _apply_other(self, event: OtherEvent, actions: list[Action]) -> None:
+        match event:
             case LoadsSeen():
                 self.cluster.apply_loads(event.names, event.load)
             case ForeignMemorySeen():

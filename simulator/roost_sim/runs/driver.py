@@ -326,13 +326,16 @@ class Driver:
         placed: list[SimulatedJob] = []
         stopped: list[JobId] = []
         for action in actions:
+            # The frequent actions come first, and not as cases: a case that matches makes a list.
+            if isinstance(action, Place):
+                job = self._active[action.job_id]
+                job.note_placement(action, self.engine.cluster)
+                placed.append(job)
+                continue
+            if isinstance(action, WakeAt):
+                self._wake_s = action.at_s
+                continue
             match action:
-                case Place():
-                    job = self._active[action.job_id]
-                    job.note_placement(action, self.engine.cluster)
-                    placed.append(job)
-                case WakeAt():
-                    self._wake_s = action.at_s
                 case PinStanding():
                     self._standing[action.job_id] = action.placement
                     self._update_count += 1
