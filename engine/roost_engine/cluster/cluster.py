@@ -101,7 +101,7 @@ class Cluster(Allocations):
         self.rack_of, self.rack_nodes = self.racks.of_node, self.racks.nodes
         self._labels = NodeLabels()
         self.loads = NodeLoads()
-        self.foreign = ForeignMemory(self.free, self.names)
+        self.foreign = ForeignMemory(self.free, self.index_of)
         self.gpu_free, self.cpu_free = self.free.gpus, self.free.cpus
         self.memory_free = self.free.memory_bytes
         self.groups, self.sets_in_common = self.free.groups, self.free.sets_in_common
@@ -223,6 +223,7 @@ class Cluster(Allocations):
         node = self.index_of.get(name)
         if node is not None and 0 <= gpu_index < self.gpu_count[node]:
             self.foreign.apply(node, gpu_index, used_bytes)
+            self.free.freed |= 1 << node  # a job that waits for busy GPUs may have better ones
             self.change_count += 1
 
     def table(self, node: int) -> LinkTable:
