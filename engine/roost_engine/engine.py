@@ -43,8 +43,9 @@ from roost_engine.domain.events import (
     TimerPinned,
     TopologySeen,
 )
-from roost_engine.domain.model import JobId, JobSpec, NodeName
+from roost_engine.domain.model import JobId, JobSpec
 from roost_engine.job_record import JobRecord, KnownJob
+from roost_engine.node_changes import NodeChanges
 from roost_engine.placement.candidates import Candidates
 from roost_engine.plugins.plugins import Policies
 from roost_engine.policies.preemption_slot import PreemptionSlot
@@ -66,7 +67,8 @@ from roost_engine.scoring.scorer import Scorer
 from roost_engine.sharing.seating import Seating
 from roost_engine.table.invariants import check_invariants
 from roost_engine.table.job_table import JobTable
-from roost_engine.table.lost_placements import lost_to_start, lost_with_node
+from roost_engine.table.lost_placements import lost_to_start
+from roost_engine.table.refusals import place_again, refuse
 from roost_engine.table.wait_reports import report_group
 
 __all__ = ["Engine", "EngineConfig", "Passing"]
@@ -100,6 +102,7 @@ class Engine:
         self._standing = StandingPins(
             self._table, policies.candidates, self._scorer, ask_gate, self._released.add
         )
+        self._nodes = NodeChanges(self._table, self._standing)
         self._pass = QueuePass(
             self._table,
             PassPolicies(policies.candidates, self._gate, ask_gate, self._scorer),
@@ -115,14 +118,8 @@ class Engine:
             )
         rare_rules = self._preempt.migrates, self._standing.is_final, self._team is not None
         self._has_rare_rules = any(rare_rules)
-        self._alarms = Alarms(
-            self._table,
-            self._standing,
-            self._released,
-            self._preemption,
-            self._preempt,
-            self.seating,
-        )
+        waited_for = self._standing, self._released, self._preemption, self._preempt
+        self._alarms = Alarms(self._table, *waited_for, self.seating)
 
     # -- what adapters may read -----------------------------------------------------------
 
@@ -310,7 +307,7 @@ class Engine:
             case SharingWithdrawn():
                 joining = () if self.seating is None else self.seating.joining(event.job_id)
                 why = f"job {event.job_id} is to share its GPUs no more"
-                self._table.place_again(joining, why, event.at_s, actions)
+                place_again(self._table, joining, why, event.at_s, actions)
             case JobsStopped():
                 for job_id in event.job_ids:
                     self._preemption.requeue(job_id, event.at_s, actions)
@@ -319,11 +316,11 @@ class Engine:
             case JobWithdrawn():
                 self._table.withdraw(event)
             case PlacementRefused():
-                self._table.refuse(event.job_id, event.reason, event.at_s, actions)
+                refuse(self._table, event.job_id, event.reason, event.at_s, actions)
             case PreemptionRefused():
                 self._preemption.keep_running(event.job_id, event.at_s)
             case NodeSeen() | NodeLost() | TopologySeen() | GpuHealthChanged():
-                self._apply_to_node(event, actions)
+                self._nodes.apply(event, actions)
             case TimerPinned():
                 if self.policies.timers is not None:
                     self.policies.timers.pin(event.timer, event.pinned_s)
@@ -339,30 +336,6 @@ class Engine:
             case _:
                 assert_never(event)
 
-    def _apply_to_node(
-        self,
-        event: NodeSeen | NodeLost | TopologySeen | GpuHealthChanged,
-        actions: list[Action],
-    ) -> None:
-        match event:
-            case NodeSeen():
-                is_pinned_to = self._standing.is_pinned_to(event.node.name)
-                if self.cluster.apply_node(event.node) or is_pinned_to:
-                    self._table.queue.recall_all()
-                self._lose(event.node.name, event.at_s, actions)
-            case NodeLost():
-                self.cluster.remove_node(event.name)
-                self._table.queue.recall_all()
-                self._lose(event.name, event.at_s, actions)
-            case TopologySeen():
-                self.cluster.apply_topology(event.name, event.links, event.gpu_uuids)
-            case GpuHealthChanged():
-                self.cluster.set_fault(event.name, event.gpu_index, event.fault)
-                if self._standing.is_pinned_to(event.name):
-                    self._table.queue.recall_all()
-            case _:
-                assert_never(event)
-
     def _start(self, event: JobStarted, actions: list[Action]) -> None:
         table = self._table
         started = table.start(event)
@@ -371,19 +344,9 @@ class Engine:
         if table.placing:
             lost = lost_to_start(event, table.placing, table.jobs, self.cluster)
             reason = f"job {event.job_id} has started on its GPUs"
-            table.place_again(lost, reason, event.at_s, actions)
+            place_again(table, lost, reason, event.at_s, actions)
         if self._standing.is_on:
             self._standing.note_start()
-
-    def _lose(self, name: NodeName, at_s: float, actions: list[Action]) -> None:
-        """Place again the jobs that were placed on a node and can no longer start there.
-
-        A broken GPU takes back no placement: Slurm starts the job there within a second.
-        """
-        table = self._table
-        if table.placing:
-            lost = lost_with_node(name, table.placing, table.jobs, self.cluster)
-            table.place_again(lost, f"Slurm starts no job on {name} now", at_s, actions)
 
     def nodes_for(self, job: JobSpec) -> NodeSet:
         """Return the nodes that a job may have: those of its agent, or every node."""

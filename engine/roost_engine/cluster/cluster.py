@@ -30,7 +30,8 @@ _USABLE = "nodes that Slurm would use"
 class Cluster(Allocations):
     """All nodes, their GPUs, links and load, and the shares that jobs hold.
 
-    Attributes, beside those of Allocations; arrays are longer than there are nodes, read them through `[: len(self)]` slices:
+    Attributes, beside those of Allocations; arrays are longer than there are nodes, read them
+    through `[: len(self)]` slices:
         names: by node.
         specs: by node; None once Slurm no longer knows the node.
         uuids: by node, of its GPUs; empty until a probe reports them.

@@ -133,7 +133,7 @@ class JobTable:
         self.ended.pop(job_id, None)
         self.waiting[job_id] = None
         if job.fixed_indices or wait is not None:
-            self._limit_fixed(record, at_s)
+            self.limit_fixed(record, at_s)
         if record.not_before_s > at_s:
             self.alarm(record.not_before_s, job_id)
         if job.eligible_s > at_s:
@@ -152,11 +152,11 @@ class JobTable:
             self.queue_job(job, at_s, actions)
             return
         known.spec = job
-        self._limit_fixed(known, at_s)
+        self.limit_fixed(known, at_s)
         if job.job_id in self.queue:
             self.queue.add(known, at_s)
 
-    def _limit_fixed(self, record: JobRecord, at_s: float) -> None:
+    def limit_fixed(self, record: JobRecord, at_s: float) -> None:
         """Limit the time that a waiting job waits for the only GPU indices that it can have."""
         job = record.spec
         if not job.fixed_indices or job.fixed_seat or record.standing is not None:
@@ -315,49 +315,6 @@ class JobTable:
                 self.ended[job_id] = ended
             if len(self.ended) > self.config.ended_job_count:
                 self.ended.popitem(last=False)
-
-    def refuse(self, job_id: JobId, reason: str, at_s: float, actions: list[Action]) -> None:
-        """Let a placed job wait again; after too many refusals release it to Slurm."""
-        record = self.jobs.get(job_id)
-        is_standing = record is not None and record.standing is not None
-        if record is None or not (record.state is JobState.PLACING or is_standing):
-            return
-        self.refused_count += 1
-        self._take_back(record)
-        record.refusal_count += 1
-        if record.refusal_count >= self.config.refusal_limit:
-            refusals = f"Slurm refused {record.refusal_count} placements, the last: {reason}"
-            self.release_to_slurm(job_id, record, refusals, at_s, actions)
-            return
-        pause_s = self.config.refusal_backoff_s * 2 ** (record.refusal_count - 1)
-        record.state = JobState.WAITING
-        record.not_before_s = at_s + min(pause_s, MAX_BACKOFF_S)
-        self._limit_fixed(record, at_s)
-        self.waiting[job_id] = None
-        self.alarm(record.not_before_s, job_id)
-        report_wait(record, f"pauses after a refusal: {reason}", record.not_before_s, actions)
-
-    def place_again(
-        self, job_ids: Iterable[JobId], reason: str, at_s: float, actions: list[Action]
-    ) -> None:
-        """Let placed jobs wait again that cannot start.
-
-        They do not pause: Slurm has not refused them.
-        """
-        for job_id in job_ids:
-            self._take_back(record := self.jobs[job_id])
-            record.state = JobState.WAITING
-            self._limit_fixed(record, at_s)
-            self.waiting[job_id] = None
-            self.queue.add(record, at_s)
-            report_wait(record, reason, None, actions)
-
-    def _take_back(self, record: JobRecord) -> None:
-        """Take back where a job was placed or pinned."""
-        self.cluster.release(record.job_id)
-        self.unqueue(record.job_id)
-        record.replace_pins()
-        record.guess = None
 
     def begin_placing(
         self, job_id: JobId, record: JobRecord, placement: Placement, at_s: float

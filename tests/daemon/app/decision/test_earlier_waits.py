@@ -35,7 +35,8 @@ from roostd.app.decision.earlier_waits import (
     read_waits,
     since_submission,
 )
-from roostd.testing.slurm_stand_in import Fault, SlurmStandIn
+from roostd.testing.slurm_faults import Fault
+from roostd.testing.slurm_stand_in import SlurmStandIn
 
 ONE = JobId("1")
 WAIT = WaitSoFar(since_s=40.0, declined_s=(50.0, None), refusal_count=2)
