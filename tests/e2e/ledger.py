@@ -6,12 +6,13 @@ job that has ended.
 
 import re
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 
-from roost_demo.stack import Stack
+from roost_demo.stack import Stack, StackFailed
 from roost_proto.v1 import operator_pb2
 from roost_slurm.testing.cluster_plan import ClusterPlan
 from roost_slurm.testing.local_slurm import LocalSlurm
@@ -62,6 +63,43 @@ def until(done: Callable[[], bool], what: str, timeout_s: float = 60.0) -> None:
     while not done():
         assert time.monotonic() < deadline_s, what
         time.sleep(0.1)
+
+
+@contextmanager
+def cleared(stack: Stack) -> Iterator[Stack]:
+    """End all jobs afterwards, also where the set-up or the test fails: it is tried again."""
+    try:
+        yield stack
+    finally:
+        clear(stack)
+
+
+def clear(stack: Stack) -> None:
+    """End all jobs, and wait until roostd knows of none either.
+
+    A job of the next test would else be placed beside those whose end roostd has not seen.
+    """
+    until(lambda: not _left(stack.slurm), "the queue is empty")
+    until(lambda: not known_jobs(stack), "roostd has seen the ends")
+
+
+def _left(slurm: LocalSlurm) -> bool:
+    """Cancel what has not ended, and return whether any job was left."""
+    states = dict(line.split() for line in slurm.run("squeue", "-h", "-o", "%A %T").splitlines())
+    # Again in each round: a job that is being requeued may come back after it was cancelled.
+    if job_ids := [job_id for job_id, state in states.items() if state != "COMPLETING"]:
+        slurm.run("scancel", "--full", *job_ids, check=False)
+    return bool(states)
+
+
+def known_jobs(stack: Stack) -> list[str]:
+    """The jobs that have not ended, as roostd knows them; none while it is stopped."""
+    try:
+        assert stack.roostd_pid
+    except StackFailed:
+        return []
+    listed = stack.operator().ListJobs(operator_pb2.ListJobsRequest(), timeout=60.0).jobs
+    return [job.job_id for job in listed]
 
 
 def until_exists(path: Path) -> str:
