@@ -50,7 +50,7 @@ def requeued(stack: Stack) -> Iterator[Requeued]:
     with cleared(stack):
         job_id = stack.slurm.submit("--gres=gpu:2")
         stack.slurm.wait_for_state(job_id, "RUNNING")
-        # Whichever node it is: a probe that a busy machine has kept silent makes another one better.
+        # Any node: where the probe of one is silent, as on a busy machine, another one is better.
         ((node, indices),) = planned(stack, job_id).items()
         # Held, or roostd would place it again while the other job is being submitted.
         stack.slurm.run("scontrol", "requeuehold", job_id)

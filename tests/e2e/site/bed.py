@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import grpc
 from tests.conftest import missing
-from tests.e2e.ledger import clear, until
+from tests.e2e.ledger import clear, has_roostd, until
 
 from roost_demo.stack import NodeKind, Stack
 from roost_proto.v1 import operator_pb2 as pb
@@ -106,11 +106,14 @@ def _with_hand_over(settings: Mapping[str, object] | None) -> Mapping[str, objec
 def cleared_afterwards(stack: Stack) -> Iterator[Stack]:
     """Undo what tests do to the cluster: jobs, reservations, states of nodes and partitions.
 
-    Also where the set-up or the test fails: it is tried again.
+    Also where the set-up or the test fails: it is tried again. A roostd that ran before runs again.
     """
+    had_roostd = has_roostd(stack)
     try:
         yield stack
     finally:
+        if had_roostd and not has_roostd(stack):
+            stack.start_roostd()
         clear(stack)
         _undo_settings(stack)
 
