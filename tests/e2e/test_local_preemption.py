@@ -20,7 +20,7 @@ STEPS = 40
 STEP_S = 0.05
 INTERVAL_STEPS = 10
 # Counts steps; saves the count every ten, and continues from what was saved. `seen` is what a user
-# would find lost: the last step that was done at all. The first run goes on until it is stopped.
+# would find lost: the last step that was done at all. The first run continues until it is stopped.
 _TRAIN = """
 state=$(pwd)/$SLURM_JOB_ID
 step=$(cat $state.saved 2>/dev/null || echo 0)
