@@ -1,4 +1,19 @@
 -- Which jobs get a lease, and how; stands in job_submit.lua.
+-- Returns what roostd says, nil once it is dead, and when it has last found all nodes registered.
+local function read_heartbeat()
+  local file, text = io.open(HEARTBEAT, "r"), ""
+  if file then text = file:read(4096) or ""; file:close() end
+  local at, lease = text:match("^roost 1 (%d+) (%d+)\n")
+  at, lease = tonumber(at) or 0, tonumber(lease) or 0
+  local function list(key) return text:match("\n" .. key .. " ([^\n]*)") or "" end
+  local seen = tonumber(list("registered"))
+  if math.abs(os.time() - at) > FRESH_S or lease < 1 or lease > LONGEST_LEASE_S then return nil, seen end
+  return {lease = lease, models = list("models"),
+    on = set_of(list("enforce")), off = set_of(list("except")),
+    accounts = set_of(list("accounts")), qos = set_of(list("qos")),
+    owner = list("owner"):gsub("^%x", " owner=%0")}, seen
+end
+
 -- Whether a site that lets Roost steer some accounts or QoS lists the job's. A QoS that the job has
 -- not named, and its user has no default for, is not known yet.
 local function in_opt_in(job, beat)
@@ -25,4 +40,14 @@ local function hold(job, beat)
   local asked = begin > now and begin < NO_VAL
   job.admin_comment = "roost:lease" .. beat.owner .. (asked and (" begin=%d"):format(begin) or "")
   job.begin_time = math.max(asked and begin or 0, now + beat.lease)
+end
+
+-- Whether nodes may not have registered yet with a slurmctld that has just started, for about 4 s.
+-- Until then it knows each type of a node, one GPU, and not their sum: 22.05 to 26.05 refuse two GPUs
+-- of a node (`Requested node configuration is not available`). On EAGAIN sbatch, srun and salloc ask
+-- again, after 1, 2, 3, ... s. `seen`: when roostd has last asked and found all nodes registered.
+local function is_registering(beat, seen)
+  local age_s = os.time() - STARTED
+  local longest_s = beat and LONGEST_REGISTER_S or REGISTER_S
+  return seen ~= nil and seen <= STARTED and age_s >= 0 and age_s < longest_s
 end

@@ -29,6 +29,7 @@ class Runtime:
         accounts: tuple[str, ...] = (),
         qos: tuple[str, ...] = (),
         owner: str = "",
+        registered_epoch_s: int | None = None,
     ) -> None:
         """Write a heartbeat."""
         beat = Heartbeat(
@@ -40,6 +41,7 @@ class Runtime:
             accounts=accounts,
             qos=qos,
             owner=owner,
+            registered_epoch_s=registered_epoch_s,
         )
         heartbeat.write(self.heartbeat_file, beat)
 

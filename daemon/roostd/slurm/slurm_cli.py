@@ -181,6 +181,7 @@ class SlurmCli:
                 socket_count=node.socket_count,
                 is_typed=node.is_typed,
                 used_gpus=node.used_gpus,
+                is_registering=node.is_registering,
             )
             for node in shown
             if node.gpu_count and not node.is_future

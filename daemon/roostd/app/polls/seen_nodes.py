@@ -23,6 +23,7 @@ _HIDDEN_CURE = (
     "Slurm shows no powered-down cloud node: jobs that do not fit on the others are left to plain"
     " Slurm, which wakes one; add cloud to PrivateData in slurm.conf, and Roost chooses among all"
 )
+_ABSENT_CURE = "see the names under partitions in roostd.yaml; no node with GPUs is in these"
 _STRANDED_CURE = (
     "scontrol reconfigure: slurmctld then counts again. Until then jobs that need these GPUs wait,"
     " since slurmctld takes them for used by jobs that have ended"
@@ -47,6 +48,7 @@ class SeenNodes:
         self._has_hidden = False
         self._stranded = StrandedGpus()
         self._warned_stranded = frozenset[NodeName]()
+        self._warned_absent = frozenset[str]()
 
     @property
     def states(self) -> Mapping[NodeName, str]:
@@ -57,6 +59,11 @@ class SeenNodes:
     def are_changing(self) -> bool:
         """Whether a node that no job may use is expected to be usable soon."""
         return any(map(_is_in_transition, self.nodes))
+
+    @property
+    def are_registering(self) -> bool:
+        """Whether a slurmctld that has just started awaits the registration of a node."""
+        return any(node.is_registering for node in self.nodes)
 
     def apply(self, nodes: tuple[SlurmNode, ...], at_s: float) -> Sequence[Event]:
         """Apply what Slurm shows now, and return what has changed, as events."""
@@ -105,10 +112,13 @@ class SeenNodes:
         self._warned_stranded = frozenset(found)
         return found
 
-    def absent(self, partitions: Iterable[str]) -> frozenset[str]:
-        """Return those of some partitions that no node with GPUs is in; none before the nodes."""
+    def warn_of_absent(self, partitions: Iterable[str]) -> None:
+        """Log those of some partitions that no node with GPUs is in, once; none before the nodes."""
         known = {name for node in self.nodes for name in node.spec.partitions}
-        return frozenset(partitions) - known if known else frozenset()
+        absent = frozenset(partitions) - known if known else frozenset()
+        if absent - self._warned_absent:
+            _log.warning("partition_absent", partitions=sorted(absent), cure=_ABSENT_CURE)
+        self._warned_absent = absent
 
     def added_to(self, rules: SiteRules) -> SiteRules:
         """Return the rules with the nodes; the same object as long as neither has changed."""

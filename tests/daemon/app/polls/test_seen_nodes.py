@@ -42,10 +42,23 @@ def test_what_has_not_changed_stays_the_same_object() -> None:
 
 def test_partitions_without_a_node_are_known_once_there_are_nodes() -> None:
     seen = SeenNodes()
-    assert seen.absent({"mian"}) == frozenset()
-    seen.apply((shown("a"),), 1.0)
     (partition,) = node("a").partitions
-    assert seen.absent({"mian", partition}) == {"mian"}
+    with capture_logs() as logs:
+        seen.warn_of_absent({"mian"})
+        assert logs == []
+        seen.apply((shown("a"),), 1.0)
+        for _ in range(2):
+            seen.warn_of_absent({"mian", partition})
+    assert [log["partitions"] for log in logs] == [["mian"]]
+
+
+def test_slurmctld_awaits_nodes_until_the_last_one_has_registered() -> None:
+    seen = SeenNodes()
+    awaited = replace(shown("b", "unknown"), is_registering=True)
+    seen.apply((shown("a"), awaited), 1.0)
+    assert seen.are_registering
+    seen.apply((shown("a"), shown("b")), 2.0)
+    assert not seen.are_registering
 
 
 def test_nodes_without_types_by_index_are_told_with_their_partitions() -> None:
