@@ -1,5 +1,5 @@
 -- Which jobs get a lease, and how; stands in job_submit.lua.
--- Returns what roostd says, nil once it is dead, and when it has last found all nodes registered.
+-- Returns what roostd says, nil once it is dead, and when it has last found nodes registered.
 local function read_heartbeat()
   local file, text = io.open(HEARTBEAT, "r"), ""
   if file then text = file:read(4096) or ""; file:close() end
@@ -45,8 +45,10 @@ end
 -- Whether nodes may not have registered yet with a slurmctld that has just started, for about 4 s.
 -- Until then it knows each type of a node, one GPU, and not their sum: 22.05 to 26.05 refuse two GPUs
 -- of a node (`Requested node configuration is not available`). On EAGAIN sbatch, srun and salloc ask
--- again, after 1, 2, 3, ... s. `seen`: when roostd has last asked and found all nodes registered.
+-- again, after 1, 2, 3, ... s. `seen`: when roostd has last asked and found nodes registered; 0: they
+-- are about to, also with a backup controller that has taken over, whose script is as old as itself.
 local function is_registering(beat, seen)
+  if beat and seen == 0 then return true end
   local age_s = os.time() - STARTED
   local longest_s = beat and LONGEST_REGISTER_S or REGISTER_S
   return seen ~= nil and seen <= STARTED and age_s >= 0 and age_s < longest_s

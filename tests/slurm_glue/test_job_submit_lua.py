@@ -535,13 +535,21 @@ def test_an_earlier_roostd_and_a_dead_one_make_nobody_wait_for_long(runtime: Run
     for age_s, alive, dead in ((10, errno.EAGAIN, errno.EAGAIN), (20, errno.EAGAIN, 0), (61, 0, 0)):
         assert started in script
         slurmctld = Slurmctld(script.replace(started, f"{started} - {age_s}"))
-        runtime.beat(registered_epoch_s=0, age_s=60)
+        runtime.beat(registered_epoch_s=1, age_s=60)
         assert slurmctld.answer(PAIR)[0] == dead
-        runtime.beat(registered_epoch_s=0)
+        runtime.beat(registered_epoch_s=1)
         assert slurmctld.answer(PAIR)[0] == alive
 
 
+def test_roostd_says_that_a_backup_controller_has_taken_over(runtime: Runtime) -> None:
+    long_ago = runtime.script().replace("os.time()  -- see is_reg", "0  -- see is_reg")
+    slurmctld = Slurmctld(long_ago)
+    for registered_epoch_s, answer in ((1, 0), (0, errno.EAGAIN), (int(time.time()), 0)):
+        runtime.beat(registered_epoch_s=registered_epoch_s)
+        assert slurmctld.answer(PAIR)[0] == answer
+
+
 def test_a_clock_that_was_set_back_makes_nobody_wait(runtime: Runtime) -> None:
-    runtime.beat(registered_epoch_s=0)
+    runtime.beat(registered_epoch_s=1)
     script = runtime.script().replace("os.time()  -- see is_reg", "os.time() + 3600  -- see is_reg")
     assert Slurmctld(script).answer(PAIR)[0] == 0

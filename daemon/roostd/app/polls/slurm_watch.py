@@ -385,8 +385,7 @@ class SlurmWatch:
     async def _poll_nodes(self) -> None:
         asked_epoch_s = int(time.time())
         events = self._nodes.apply(await self._slurm.nodes(), self._state.clock.now_s())
-        if not self._nodes.are_registering:
-            self._state.registered_epoch_s = asked_epoch_s
+        self._state.registered_epoch_s = 0 if self._nodes.are_registering else asked_epoch_s
         self._leased.note_enforced(self._nodes.nodes)
         self._nodes.warn_of_absent(self._state.config.partitions)
         self._state.untyped_nodes = self._nodes.untyped(self._state.is_enforced)

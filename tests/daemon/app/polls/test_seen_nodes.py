@@ -52,13 +52,21 @@ def test_partitions_without_a_node_are_known_once_there_are_nodes() -> None:
     assert [log["partitions"] for log in logs] == [["mian"]]
 
 
-def test_slurmctld_awaits_nodes_until_the_last_one_has_registered() -> None:
+def test_nodes_are_registering_until_half_of_them_have_and_a_minute_at_most() -> None:
     seen = SeenNodes()
-    awaited = replace(shown("b", "unknown"), is_registering=True)
-    seen.apply((shown("a"), awaited), 1.0)
-    assert seen.are_registering
-    seen.apply((shown("a"), shown("b")), 2.0)
     assert not seen.are_registering
+    awaited = [replace(shown(name, "unknown"), is_registering=True) for name in "ab"]
+    found = []
+    for at_s, nodes in (
+        (1.0, awaited),
+        (2.0, [shown("a"), awaited[1]]),
+        (100.0, awaited),
+        (159.0, awaited),
+        (160.0, awaited),
+    ):
+        seen.apply(tuple(nodes), at_s)
+        found.append(seen.are_registering)
+    assert found == [True, False, True, True, False]
 
 
 def test_nodes_without_types_by_index_are_told_with_their_partitions() -> None:
