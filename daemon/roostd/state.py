@@ -139,7 +139,7 @@ class DaemonState:
         slurm_fault: empty while Slurm answers.
         journal_fault: empty while the journal is written.
         node_states: Slurm's state of each node, in full: "mixed+drain".
-        registered_epoch_s: wall clock, just before the last look at Slurm's nodes; 0: it showed that
+        registered_epoch_s: wall clock, just before the last look at Slurm's nodes; 0: by it
             slurmctld has just started, and most of them are about to register; see SeenNodes.
         untyped_nodes: the partitions of each node whose GPUs do not have types by index.
         stranded_gpus: how many GPUs of each node Slurm counts as used though no job has them.

@@ -494,7 +494,9 @@ PAIR = {"tres_per_node": "gres:gpu:2"}
 
 
 @pytest.mark.parametrize("form", ["tres_per_node", "tres_per_task", "tres_per_socket"])
-@pytest.mark.parametrize("request_text", ["gres:gpu:2", "gres/gpu:8", "gres/gpu=2", "gres:gpu:a100:2"])
+@pytest.mark.parametrize(
+    "request_text", ["gres:gpu:2", "gres/gpu:8", "gres/gpu=2", "gres:gpu:a100:2"]
+)
 def test_until_nodes_have_registered_clients_are_to_ask_again(
     runtime: Runtime, form: str, request_text: str
 ) -> None:

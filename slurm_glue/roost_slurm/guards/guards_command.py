@@ -63,9 +63,7 @@ def release(args: argparse.Namespace) -> int:
     from roost_slurm.guards import left_leases
 
     try:
-        for job_id in left_leases.end_leases(
-            args.runtime_folder, longest_lease_s=args.lease_s
-        ):
+        for job_id in left_leases.end_leases(args.runtime_folder, longest_lease_s=args.lease_s):
             print(job_id)
     except left_leases.RoostdRuns as error:
         print(f"roost-slurm release: {error}", file=sys.stderr)

@@ -13,8 +13,8 @@
 users may write as a type (`gpu:a100:2`). Only jobs of these `accounts` and `qos` get a lease; an
 empty list means all. `owner` tells the machine and the folder of this file: job_submit.lua reads
 one file, and writes its owner into each lease. `registered` is when roostd has last asked Slurm for
-the nodes and found them registered with slurmctld; 0: they are about to register. The file is replaced as a whole: a reader never
-gets half of it.
+the nodes and found them registered with slurmctld; 0: they are about to register. The file is
+replaced as a whole: a reader never gets half of it.
 """
 
 import hashlib

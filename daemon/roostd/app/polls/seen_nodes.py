@@ -124,7 +124,7 @@ class SeenNodes:
         return found
 
     def warn_of_absent(self, partitions: Iterable[str]) -> None:
-        """Log those of some partitions that no node with GPUs is in, once; none before the nodes."""
+        """Log once which of some partitions have no node with GPUs; none before nodes are known."""
         known = {name for node in self.nodes for name in node.spec.partitions}
         absent = frozenset(partitions) - known if known else frozenset()
         if absent - self._warned_absent:
