@@ -31,6 +31,9 @@ local function may_hold(job, partition, beat)
   -- group or a topology segment, NO_VAL16 not given.
   local shared = job.shared or NO_VAL16
   if shared == 0 or (shared > 1 and shared < NO_VAL16) then return false end
+  -- --segment of block topologies, as 26.05 tells it: a pin cannot keep to it.
+  local segment = job.segment_size or 0
+  if segment > 0 and segment < NO_VAL16 then return false end
   local is_heterogeneous = (job.het_job_offset or NO_VAL) ~= NO_VAL
   return not (is_heterogeneous or job.immediate == 1 or job.cron_job == true)  -- srun -I, scrontab
 end

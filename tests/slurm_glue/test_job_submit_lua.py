@@ -120,6 +120,7 @@ def test_a_lease_names_the_owner_of_the_heartbeat(runtime: Runtime) -> None:
         {"tres_per_node": "gres:gpu:2", "shared": 2},
         {"tres_per_node": "gres:gpu:2", "shared": 3},
         {"tres_per_node": "gres:gpu:2", "shared": 4},  # --exclusive=topo
+        {"tres_per_node": "gres/gpu:2", "segment_size": 2},
         {"tres_per_node": "gres:gpu:2", "het_job_offset": 0},
         {"tres_per_node": "gres:gpu:2", "het_job_offset": 1},
         {"tres_per_node": "gres:gpu:2", "immediate": 1},
@@ -177,6 +178,12 @@ def test_only_jobs_of_the_opt_in_are_held(runtime: Runtime, job: Job, is_held: b
     slurmctld = Slurmctld(runtime.script())
     assert ("begin_time" in changes(slurmctld, {"tres_per_node": "gres:gpu:1", **job})) is is_held
     assert len(runtime.spool_lines()) == 1  # roostd sees both
+
+
+@pytest.mark.parametrize("segment_size", [0, NO_VAL_16])
+def test_a_job_without_segments_is_held(slurmctld: Slurmctld, segment_size: int) -> None:
+    job = {"tres_per_node": "gres/gpu:2", "segment_size": segment_size}
+    assert "begin_time" in changes(slurmctld, job)
 
 
 def test_an_exclusive_job_gets_its_model_but_no_lease(slurmctld: Slurmctld) -> None:

@@ -90,7 +90,9 @@ class _Reading:
         self._outside_kinds: dict[str, NodeKinds] = {}  # by partition
         self._may_reuse = not before.held_back.refusals and self._rules.binds_like(before.rules)
         self._arrays = ArrayLimits(snapshot)
-        self._users_of_nodes = users_of_nodes(snapshot.jobs, snapshot.details, site.rules.nodes)
+        self._users_of_nodes = users_of_nodes(
+            snapshot.jobs, snapshot.details, site.rules.nodes, site.rules.partitions
+        )
         self._waiting: dict[JobId, JobSpec] = {}
         self._blocked: dict[JobId, str] = {}
         self._unmanaged: dict[JobId, str] = {}

@@ -153,7 +153,7 @@ async def test_a_job_that_may_get_cpus_of_others_could_start_elsewhere(watcher: 
 async def test_a_partition_of_one_user_at_a_time_is_slurms(watcher: Watcher) -> None:
     (job_id,) = watcher.slurm.submit(gpus=2)
     await watcher.poll()
-    partition = Partition(name="main", is_for_one_user=True)
+    partition = Partition(name="main", exclusive_to="USER")
     watcher.site = SiteView(rules=SiteRules(partitions={"main": partition}))
     (event,) = await watcher.poll()
     assert isinstance(event, JobWithdrawn)
