@@ -171,7 +171,10 @@ class _Reading:
 
     def _read(self, job: QueuedJob, job_id: JobId) -> JobSpec | Unmanaged:
         spec = self._reader.read(job, self._details.get(job.number), job_id)
-        why_left = None if isinstance(spec, Unmanaged) else self._rules.why_left(job)
+        if isinstance(spec, Unmanaged):
+            return spec
+        node_count = min((shape.node_count for shape in spec.shapes), default=1)
+        why_left = self._rules.why_left(job, node_count)
         return spec if why_left is None else Unmanaged(why_left)
 
     def _why_unmanaged(self, job: QueuedJob, job_id: JobId, read: Unmanaged) -> str:

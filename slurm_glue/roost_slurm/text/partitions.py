@@ -26,8 +26,9 @@ class Partition:
         allowed_accounts, allowed_qos: None: all but the denied ones.
         preempt_modes: how jobs there are preempted under preempt/partition_prio, upper case.
         over_subscribe: "NO", "EXCLUSIVE", "YES:4", "FORCE:4".
-        exclusive_to: "USER": jobs of one user at a time have a node (ExclusiveUser=YES); "TOPO": one
-            job at a time has a switch or block (ExclusiveTopo=YES); from 26.05 on Exclusive=.
+        exclusive_to: "USER": jobs of one user at a time have a node (ExclusiveUser=YES); "TOPO":
+            one job at a time has a switch or block (ExclusiveTopo=YES); from 26.05 on Exclusive=.
+        topology: Topology=, from 25.05 on; "": the cluster's default one.
     """
 
     name: str
@@ -46,6 +47,7 @@ class Partition:
     preempt_modes: frozenset[str] = frozenset()
     over_subscribe: str = "NO"
     exclusive_to: str = ""
+    topology: str = ""
 
     @property
     def starts_jobs(self) -> bool:
@@ -79,6 +81,7 @@ def _partition(row: Mapping[str, str]) -> Partition | None:
             preempt_modes=_words(row.get("PreemptMode", "")),
             over_subscribe=row.get("OverSubscribe", "NO"),
             exclusive_to=_exclusive_to(row),
+            topology=row.get("Topology", "").replace("(null)", ""),
         )
     except (KeyError, ValueError):
         return None

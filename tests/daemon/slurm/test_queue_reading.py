@@ -160,6 +160,18 @@ async def test_a_partition_of_one_user_at_a_time_is_slurms(watcher: Watcher) -> 
     assert "one user at a time" in watcher.view.unmanaged[job_id]
 
 
+async def test_several_nodes_under_a_topology_of_the_partition_are_slurms(watcher: Watcher) -> None:
+    several, one = (watcher.slurm.submit(gpus_per_node=1, nodes=(n, n))[0] for n in (2, 1))
+    partitions = {name: Partition(name=name, topology=name) for name in ("main", "other")}
+    watcher.site = SiteView(rules=SiteRules(partitions=partitions))
+    await watcher.poll()
+    assert "its own Topology=" in watcher.view.unmanaged[several]
+    assert one in watcher.view.waiting
+    watcher.site = SiteView(rules=SiteRules(partitions={"main": partitions["main"]}))
+    await watcher.poll()
+    assert several in watcher.view.waiting
+
+
 async def test_a_job_whose_partition_is_up_again_is_queued(watcher: Watcher) -> None:
     down = SiteRules(partitions={"main": Partition(name="main", state="DOWN")})
     watcher.site = SiteView(rules=down, hand_over_s=30.0)

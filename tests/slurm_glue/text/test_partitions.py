@@ -80,3 +80,9 @@ def test_lines_that_are_no_partition_are_left_out() -> None:
 def test_a_partition_of_one_user_or_job_at_a_time_is_read(printed: str, exclusive_to: str) -> None:
     line = f"PartitionName=eu {printed} MaxNodes=1 MaxTime=UNLIMITED PriorityTier=1 State=UP"
     assert parse_partitions(line)["eu"].exclusive_to == exclusive_to
+
+
+@pytest.mark.parametrize(("printed", "topology"), [("", ""), ("Topology=blk", "blk")])
+def test_the_topology_of_a_partition_is_read(printed: str, topology: str) -> None:
+    line = f"PartitionName=p MaxNodes=1 MaxTime=UNLIMITED PriorityTier=1 State=UP {printed}"
+    assert parse_partitions(line)["p"].topology == topology

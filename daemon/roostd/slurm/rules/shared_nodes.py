@@ -22,12 +22,24 @@ _EXCLUSIVE = {_TO_USER: "a node to one user", _TO_TOPO: "a switch or block to on
 NO_USER = -1  # the id of no user: a node that is closed to all
 
 
-def why_left(partition: Partition | None, job: QueuedJob) -> str | None:
-    """Return why a job is left to Slurm for how it shares nodes; None: Roost may place it."""
+def why_left(
+    partition: Partition | None, job: QueuedJob, node_count: int, *, has_topologies: bool
+) -> str | None:
+    """Return why a job is left to Slurm for its partition's nodes; None: Roost may place it.
+
+    Args:
+        partition: of the job.
+        job: the job.
+        node_count: the least number of nodes that it may have.
+        has_topologies: whether partitions have different topologies: Slurm shows the default one,
+            and holds a job whose pin does not fit the partition's.
+    """
     if partition is None:
         return None
     if partition.exclusive_to:
         return f"partition {partition.name} gives {_EXCLUSIVE[partition.exclusive_to]} at a time"
+    if has_topologies and partition.topology and node_count > 1:
+        return f"asks for several nodes in partition {partition.name}, which has its own Topology="
     if _jobs_of_a_cpu(partition, "YES") > 1 and job.over_subscribe == "YES":
         return f"may share its CPUs in partition {partition.name}: --oversubscribe"
     return None

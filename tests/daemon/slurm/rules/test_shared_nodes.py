@@ -9,11 +9,18 @@ from roost_engine.testing.builders import node
 from roost_slurm.text.partitions import Partition
 from roost_slurm.text.scheduling import Scheduling
 from roost_slurm.text.squeue import QueuedJob, SlurmJobState
-from roostd.slurm.rules.shared_nodes import NO_USER, cpu_sharing, users_of_nodes, why_left
+from roostd.slurm.rules import shared_nodes
+from roostd.slurm.rules.shared_nodes import NO_USER, cpu_sharing, users_of_nodes
 
 
 def partitions(**given: dict[str, Any]) -> dict[str, Partition]:
     return {name: Partition(name=name, **fields) for name, fields in given.items()}
+
+
+def why_left(
+    partition: Partition | None, job: QueuedJob, node_count: int = 1, *, has_topologies: bool = True
+) -> str | None:
+    return shared_nodes.why_left(partition, job, node_count, has_topologies=has_topologies)
 
 
 @pytest.mark.parametrize(
@@ -40,6 +47,15 @@ def test_a_partition_of_one_user_at_a_time_is_left_to_slurm() -> None:
     assert why_left(Partition(name="main"), job) is None
     for word, left in (("USER", "a node to one user"), ("TOPO", "a switch or block to one job")):
         assert left in (why_left(Partition(name="main", exclusive_to=word), job) or "")
+
+
+def test_several_nodes_of_one_of_several_topologies_are_left_to_slurm() -> None:
+    job = QueuedJob(number=1, partition="blocks")
+    blocks, default = Partition(name="blocks", topology="b"), Partition(name="main")
+    assert "Topology=" in (why_left(blocks, job, 2) or "")
+    assert why_left(blocks, job, 1) is None
+    assert why_left(default, job, 2) is None
+    assert why_left(blocks, job, 2, has_topologies=False) is None
 
 
 def test_cpus_are_shared_where_slurm_is_forced_to_or_suspends_lower_jobs() -> None:
