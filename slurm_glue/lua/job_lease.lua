@@ -11,6 +11,7 @@ local function read_heartbeat()
   return {lease = lease, models = list("models"),
     on = set_of(list("enforce")), off = set_of(list("except")),
     accounts = set_of(list("accounts")), qos = set_of(list("qos")),
+    share_qos = set_of(list("share_qos")),
     owner = list("owner"):gsub("^%x", " owner=%0")}, seen
 end
 
@@ -21,6 +22,13 @@ local function in_opt_in(job, beat)
   local qos = job.qos or job.default_qos
   return is_listed(beat.accounts, job.account or job.default_account or "")
     and (qos == nil or is_listed(beat.qos, qos))
+end
+
+-- Whether a job opts in to share its GPUs: by its comment or, if that is silent, by its QoS.
+local function shares(job, beat)
+  local stated = (" " .. (job.comment or "")):match("%sroost:%S*share=([^%s,]*)")
+  if stated then return stated == "yes" end
+  return beat.share_qos[(job.qos or job.default_qos or ""):lower()] ~= nil
 end
 
 -- Whether roostd may choose the GPUs of a job, as far as the job's partition and request say.

@@ -61,8 +61,8 @@ local function submit(job, partitions, uid)
   local asked = job.comment == "roost:shadow" and (uid == 0 or job.user_id ~= uid)  -- by roostd
   local held = beat and may_hold(job, partition, beat) and in_opt_in(job, beat)
   local models = set_of(MODELS .. "," .. (beat and beat.models or ""))
-  local shares = held and (" " .. (job.comment or "")):find("%sroost:%S*share=yes")
-  local asks, typed, several = translate(job, models, job.features or "", shares)
+  local bare = held and shares(job, beat)
+  local asks, typed, several = translate(job, models, job.features or "", bare)
   if not asks or typed or asked then return end
   if several and is_registering(beat, seen) then return EAGAIN end
   if held then hold(job, beat) end

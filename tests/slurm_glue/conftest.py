@@ -28,6 +28,7 @@ class Runtime:
         age_s: int = 0,
         accounts: tuple[str, ...] = (),
         qos: tuple[str, ...] = (),
+        share_qos: tuple[str, ...] = (),
         owner: str = "",
         registered_epoch_s: int | None = None,
     ) -> None:
@@ -40,6 +41,7 @@ class Runtime:
             models=models,
             accounts=accounts,
             qos=qos,
+            share_qos=share_qos,
             owner=owner,
             registered_epoch_s=registered_epoch_s,
         )
