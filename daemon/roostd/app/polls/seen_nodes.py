@@ -65,6 +65,11 @@ class SeenNodes:
         """Whether a node that no job may use is expected to be usable soon."""
         return any(map(_is_in_transition, self.nodes))
 
+    @property
+    def are_blocked(self) -> bool:
+        """Whether jobs that are exclusive to a switch or block keep nodes closed (24.11, 26.05)."""
+        return any("blocked" in node.state for node in self.nodes)
+
     def apply(self, nodes: tuple[SlurmNode, ...], at_s: float) -> Sequence[Event]:
         """Apply what Slurm shows now, and return what has changed, as events."""
         events = diff_nodes([node.spec for node in self.nodes], nodes, at_s)

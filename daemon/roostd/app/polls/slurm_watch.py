@@ -348,6 +348,8 @@ class SlurmWatch:
     def _show(self, reading: SnapshotReading) -> None:
         """Update the daemon's state from a poll."""
         before, self._view = self._view, reading.view
+        if self._nodes.are_blocked and not before.running.keys() <= self._view.running.keys():
+            self._schedule.follow_transition()  # the job that has ended may have blocked them
         if any(gpus.polls for gpus in reading.view.reserved.values()):
             self._schedule.add((0.0,))  # it shows what was free for a new reservation
         self._state.unsure_nodes = reading.view.unsure_nodes
