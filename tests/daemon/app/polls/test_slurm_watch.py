@@ -278,14 +278,14 @@ async def test_gpus_that_no_running_job_has_are_told_once_nodes_and_jobs_were_re
 class SlowToRise(SlurmStandIn):
     """Its node is powering down at first, and ready at the next poll."""
 
-    looks, state = 0, "idle+powering_down"
+    looks, node_state = 0, "idle+powering_down"
 
     async def nodes(self) -> tuple[SlurmNode, ...]:
         self.looks += 1
         found = await super().nodes()
         if self.looks > 1:
             return found
-        closed = replace(found[0], state=self.state)
+        closed = replace(found[0], state=self.node_state)
         return (replace(closed, spec=replace(closed.spec, usable=False)),)
 
 
@@ -300,7 +300,7 @@ async def test_nodes_in_transition_are_read_again_soon_after_the_first_job_comes
 
 async def test_blocked_nodes_are_read_again_once_a_job_has_ended(site: Site) -> None:
     slurm = slow_to_rise(site)
-    slurm.state = "idle+blocked"
+    slurm.node_state = "idle+blocked"
     (exclusive,) = slurm.submit(gpus_per_node=1)
     slurm.update(exclusive, StartTime="now")
     await site.look()
