@@ -38,7 +38,6 @@ class LeasedJobs:
         self.job_ids: tuple[JobId, ...] = ()
         self._needless: frozenset[JobId] = frozenset()
         self._found_pinned: frozenset[JobId] = frozenset()
-        self._newest_found = 0  # record number, at the first poll
         self._ever_enforced: set[str] = set()  # partitions, since this daemon started
 
     def note_enforced(self, nodes: Iterable[SlurmNode]) -> None:
@@ -51,7 +50,6 @@ class LeasedJobs:
 
         On releases that cannot take back types a pinned job keeps them: JobReader reads them.
         """
-        self._newest_found = max((job.number for job in snapshot.jobs), default=0)
         if not self._state.can_pin_again:
             return
         jobs = [job for job in snapshot.jobs if job.is_pending]
@@ -107,14 +105,13 @@ class LeasedJobs:
         Slurm itself delays a requeued job, until slurmd has cleaned up after it, unless a lease
         was renewed since. A job without details may yet prove to be Roost's. A job that a daemon
         finds at its start in a partition that it does not enforce is left as it is, unless it is
-        pinned: it would wait for just these GPUs. A later one, or one that was Roost's, was moved
-        there by its user, or by a submit script of the site that runs after Roost's.
+        pinned: it would wait for just these GPUs. One that was Roost's was moved by its user.
         """
         if job.restart_count and job_id not in before:
             return False
         if self._is_enforced(job.partition):
             return job.number in snapshot.details
-        if job_id in self._found_pinned or job_id in before or job.number > self._newest_found:
+        if job_id in self._found_pinned or job_id in before:
             return True
         return not self._ever_enforced.isdisjoint(job.partition.split(","))
 
