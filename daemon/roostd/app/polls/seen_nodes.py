@@ -128,13 +128,17 @@ class SeenNodes:
         self._warned_stranded = frozenset(found)
         return found
 
-    def warn_of_absent(self, partitions: Iterable[str]) -> None:
-        """Log once which of some partitions have no node with GPUs; none before nodes are known."""
+    def warn_of_absent(self, partitions: Iterable[str]) -> frozenset[str]:
+        """Return those of some partitions that no node with GPUs is in; none before the nodes.
+
+        Partitions that were not absent before are logged.
+        """
         known = {name for node in self.nodes for name in node.spec.partitions}
         absent = frozenset(partitions) - known if known else frozenset()
         if absent - self._warned_absent:
             _log.warning("partition_absent", partitions=sorted(absent), cure=_ABSENT_CURE)
         self._warned_absent = absent
+        return absent
 
     def added_to(self, rules: SiteRules) -> SiteRules:
         """Return the rules with the nodes; the same object as long as neither has changed."""

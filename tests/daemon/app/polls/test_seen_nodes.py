@@ -44,11 +44,11 @@ def test_partitions_without_a_node_are_known_once_there_are_nodes() -> None:
     seen = SeenNodes()
     (partition,) = node("a").partitions
     with capture_logs() as logs:
-        seen.warn_of_absent({"mian"})
+        assert seen.warn_of_absent({"mian"}) == frozenset()
         assert logs == []
         seen.apply((shown("a"),), 1.0)
         for _ in range(2):
-            seen.warn_of_absent({"mian", partition})
+            assert seen.warn_of_absent({"mian", partition}) == {"mian"}
     assert [log["partitions"] for log in logs] == [["mian"]]
 
 
