@@ -1,7 +1,7 @@
 """PPO, evolution and expert iteration from the same start, each with as many simulated decisions.
 
 All begin at the learned order itself and play episodes of the same trace, cluster and world. A
-decision is a job that is started in a simulation, whoever decides it: by the policy that learns, by
+decision is a job that is started in a simulation: by the policy that learns, by
 a candidate of the evolution, or in a copy that is run ahead. A method ends with the first iteration
 that uses its budget up. Its last policy counts, so no validation chooses. The models are written to
 OUT/METHOD-SEED/selector.onnx, and `roost-sim compare --policies selector:FILE+...` judges them.

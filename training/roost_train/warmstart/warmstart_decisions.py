@@ -135,7 +135,7 @@ class KeyedTeacher:
     """An order of keys, as it decides, whose queue becomes lessons whenever a job joins it.
 
     The keys are asked as the engine asks for them, when a job is queued: a teacher that is asked
-    for a ranking instead predicts anew each time, and is another order.
+    for a ranking instead predicts again each time, and is another order.
 
     Args:
         teacher: gives the keys.
