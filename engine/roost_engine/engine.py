@@ -292,6 +292,8 @@ class Engine:
                 self.cluster.apply_loads(event.names, event.load)
             case ForeignMemorySeen():
                 self.cluster.set_foreign_memory(event.name, event.gpu_index, event.used_bytes)
+                if self._standing.has_movable_pin:
+                    self._table.queue.postpone()  # the next pass may move it
             case SpeedSeen():
                 if (running := self._table.jobs.get(event.job_id)) is not None:
                     running.note_speed(event.speed_frac, event.at_s)

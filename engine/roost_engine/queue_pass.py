@@ -5,7 +5,6 @@ has waited out its patience nodes are reserved; others may use these nodes if th
 Page: docs/architecture.md.
 """
 
-from dataclasses import replace
 from math import inf
 from typing import NamedTuple
 
@@ -315,20 +314,10 @@ class QueuePass:
     ) -> None:
         """Place a job on the best of its candidates."""
         placement, decision = self._scorer.choose(candidates, at_s, record.spec)
-        if self._cluster.foreign.used_bytes:
-            decision = self._with_foreign_memory(placement, decision)
+        foreign = self._cluster.foreign
+        decision = foreign.named_in(decision, shares_of(placement), "no other place was free")
         record.last_try = candidates
         self.place(record, seated(record.spec, placement), decision, at_s, actions)
-
-    def _with_foreign_memory(
-        self, placement: Placement, decision: Lazy[Decision]
-    ) -> Lazy[Decision]:
-        """Return a decision that names the foreign memory of the chosen GPUs, if there is any."""
-        cluster = self._cluster
-        text = cluster.foreign.describe(cluster.index_of, shares_of(placement))
-        if not text:
-            return decision
-        return Lazy(lambda: _with_neighbour(decision.get(), text))
 
     def place(
         self,
@@ -347,8 +336,3 @@ class QueuePass:
         else:
             self._table.queue.remove(job_id)
         actions.append(Place(job_id=job_id, placement=placement, decision=decision))
-
-
-def _with_neighbour(decision: Decision, text: str) -> Decision:
-    """Return a decision whose `neighbour` begins with a text."""
-    return replace(decision, neighbour="; ".join(filter(None, (text, decision.neighbour))))

@@ -8,6 +8,13 @@ local function in_opt_in(job, beat)
     and (qos == nil or is_listed(beat.qos, qos))
 end
 
+-- Whether a job opts in to share its GPUs: by its comment or, if that is silent, by its QoS.
+local function shares(job, beat)
+  local stated = (" " .. (job.comment or "")):match("%sroost:%S*share=([^%s,]*)")
+  if stated then return stated == "yes" end
+  return beat.share_qos[(job.qos or job.default_qos or ""):lower()] ~= nil
+end
+
 -- Whether roostd may choose the GPUs of a job, as far as the job's partition and request say.
 local function may_hold(job, partition, beat)
   if beat.off[partition] or not (beat.on[partition] or beat.on["*"]) then return false end

@@ -23,6 +23,7 @@ local function read_heartbeat()
   return {lease = lease, models = list("models"),
     on = set_of(list("enforce")), off = set_of(list("except")),
     accounts = set_of(list("accounts")), qos = set_of(list("qos")),
+    share_qos = set_of(list("share_qos")),
     owner = list("owner"):gsub("^%x", " owner=%0")}
 end
 
@@ -70,8 +71,7 @@ local function submit(job, partitions, uid)
   local asked = job.comment == "roost:shadow" and (uid == 0 or job.user_id ~= uid)  -- by roostd
   local held = beat and may_hold(job, partition, beat) and in_opt_in(job, beat)
   local models = set_of(MODELS .. "," .. (beat and beat.models or ""))
-  local shares = held and (" " .. (job.comment or "")):find("%sroost:%S*share=yes")
-  local asks, typed = translate(job, models, job.features or "", shares)
+  local asks, typed = translate(job, models, job.features or "", held and shares(job, beat))
   if not asks or typed or asked then return end
   if held then hold(job, beat) end
   -- The partition is the user's text, unchecked so far: it must not forge another line.

@@ -1,7 +1,7 @@
 """A Slurm with second seats, and roostd that uses them: GPUs are device files of this machine."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +11,7 @@ from roost_slurm.hooks import hook_seats
 from roost_slurm.site import gres
 from roost_slurm.site.inventory import Gpu, NodeGpus
 from roost_slurm.testing.cluster_plan import ClusterPlan
+from roost_slurm.testing.site_plan import AccountingPlan
 
 NODES = (NodeKind(name="n1", topology="bridges8"), NodeKind(name="n2", topology="bridges8"))
 PAIRS = """model,beside,speed,spread
@@ -24,8 +25,21 @@ OPTED_IN = "--comment=roost:share=yes,memory=16G,model=good"
 
 
 @contextmanager
-def seats_site(folder: Path) -> Iterator[Stack]:
-    """Run Slurm with seats, and roostd with a table of pairs; GPUs count from 0 on each node."""
+def seats_site(
+    folder: Path,
+    *,
+    share_qos: tuple[str, ...] = (),
+    settings: Mapping[str, object] | None = None,
+    accounting: AccountingPlan | None = None,
+) -> Iterator[Stack]:
+    """Run Slurm with seats, and roostd with a table of pairs; GPUs count from 0 on each node.
+
+    Args:
+        folder: for device files and the table; slurmctld, another user, reads it.
+        share_qos: the QoS whose jobs opt in.
+        settings: more of roostd's configuration, by section.
+        accounting: a slurmdbd.
+    """
     (folder / "pairs.csv").write_text(PAIRS)
     (folder / "seats").mkdir()
     for i in range(8):
@@ -33,21 +47,22 @@ def seats_site(folder: Path) -> Iterator[Stack]:
         os.mknod(folder / "seats" / f"seat{i}", 0o666 | 0o020000, os.makedev(241, i))
     folder.chmod(0o755)
     (folder / "seats").chmod(0o755)
-    sharing = {"enabled": True, "pairs": str(folder / "pairs.csv")}
-    settings = {
+    sharing = {"enabled": True, "pairs": str(folder / "pairs.csv"), "qos": list(share_qos)}
+    sections = {
         "sharing": sharing | {"separate": True, "separate_after_s": 1.0},
         "partitions": {"main": {"mode": "enforce", "preemption": True}},
     }
-    plan = _Plan(folder)
-    with Stack(NODES, settings=settings, amend_plan=plan.with_seats) as stack:
+    plan = _Plan(folder, accounting)
+    every = sections | dict(settings or {})
+    with Stack(NODES, settings=every, amend_plan=plan.with_seats) as stack:
         yield stack
 
 
 class _Plan:
     """Adds the seats to a plan, as `roost-slurm config --seats` writes them."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path, accounting: AccountingPlan | None) -> None:
+        self._folder, self._accounting = folder, accounting
 
     def with_seats(self, plan: ClusterPlan) -> ClusterPlan:
         """Return the plan with second seats and tokens."""
@@ -63,5 +78,6 @@ class _Plan:
             nodes=tuple(replace(node, gres=words) for node in plan.nodes),
             gres_conf=text.replace(hook_seats.SEAT_FOLDER, f"{self._folder}/seats"),
             gres_types="gpu,gputoken",
+            accounting=self._accounting,
             job_submit_lua=script.replace("local SEATS = false", "local SEATS = true"),
         )

@@ -28,6 +28,7 @@ class Runtime:
         age_s: int = 0,
         accounts: tuple[str, ...] = (),
         qos: tuple[str, ...] = (),
+        share_qos: tuple[str, ...] = (),
         owner: str = "",
     ) -> None:
         """Write a heartbeat."""
@@ -39,6 +40,7 @@ class Runtime:
             models=models,
             accounts=accounts,
             qos=qos,
+            share_qos=share_qos,
             owner=owner,
         )
         heartbeat.write(self.heartbeat_file, beat)

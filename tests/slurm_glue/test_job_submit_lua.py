@@ -471,6 +471,29 @@ def test_a_leased_job_that_opted_in_takes_no_tokens(
     assert "gputoken" in changes(slurmctld, job)["tres_per_node"]
 
 
+@pytest.mark.parametrize(
+    ("job", "is_bare"),
+    [
+        ({"qos": "together"}, True),
+        ({"qos": "TOGETHER"}, True),
+        ({"default_qos": "together"}, True),
+        ({"qos": "normal", "default_qos": "together"}, False),
+        ({}, False),
+        ({"qos": "together", "comment": "roost:share=no"}, False),
+        ({"qos": "together", "comment": "roost:model=bert,share=maybe"}, False),
+        ({"qos": "together", "comment": "roost:memory=1G"}, True),
+        ({"qos": "normal", "comment": "roost:share=yes"}, True),
+    ],
+)
+def test_the_comment_or_else_the_qos_says_who_takes_no_tokens(
+    runtime: Runtime, job: dict[str, str], *, is_bare: bool
+) -> None:
+    slurmctld = Slurmctld(runtime.script(seats=True))
+    runtime.beat(share_qos=("together",))
+    held = changes(slurmctld, {"tres_per_node": "gres:gpu:2"} | job)
+    assert ("gputoken" not in held.get("tres_per_node", "")) is is_bare
+
+
 def test_where_slurm_takes_tokens_back_a_job_that_opted_in_has_them_too(runtime: Runtime) -> None:
     slurmctld = Slurmctld(runtime.script(seats=True))
     runtime.beat()

@@ -164,7 +164,7 @@ def _interference(arguments: argparse.Namespace) -> int:
         )
         print(text)
         return code
-    pairs = read_sources(arguments.data)
+    pairs = read_sources(arguments.data, arguments.pairs, arguments.alone)
     print(run(pairs, arguments.out, arguments.seed, as_json=arguments.json))
     return 0
 

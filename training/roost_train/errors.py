@@ -34,5 +34,5 @@ class BadTable(TrainError):
 
     def __init__(self, path: Path, line: int, why: str) -> None:
         where = f"{path}:{line}" if line else str(path)
-        super().__init__(f"{where}: {why}; --data names the folder of the public tables")
+        super().__init__(f"{where}: {why}; which tables are read: docs/interference.md#tables")
         self.path, self.line = path, line

@@ -10,7 +10,7 @@ import structlog
 from roost_slurm.hooks import heartbeat
 from roostd.config.config import Config, Mode
 
-_LONGEST_LIST_BYTES = heartbeat.MAX_BYTES // 4  # of accounts, and as much of QoS
+_LONGEST_LIST_BYTES = heartbeat.MAX_BYTES // 5  # of accounts, and as much of each list of QoS
 _log = structlog.get_logger(__name__)
 
 
@@ -61,6 +61,7 @@ def _heartbeat(config: Config, owner: str) -> heartbeat.Heartbeat:
         models=tuple(name.lower() for name in config.slurm.model_names),
         accounts=_opted_in(config.accounts),
         qos=_opted_in(config.qos),
+        share_qos=_opted_in(config.sharing.qos) if config.sharing.enabled else (),
         owner=owner,
     )
 
@@ -68,7 +69,8 @@ def _heartbeat(config: Config, owner: str) -> heartbeat.Heartbeat:
 def _opted_in(names: Sequence[str]) -> tuple[str, ...]:
     """Return accounts or QoS, in Slurm's lower case; () where they cannot be told.
 
-    Then every job gets the first lease, which ends once roostd has seen the job.
+    Then every job gets the first lease, which ends once roostd has seen the job; and on Slurm 22.05
+    jobs opt in to share by their comment alone.
     """
     lower = tuple(map(str.lower, names))
     is_short = sum(len(name) + 1 for name in lower) <= _LONGEST_LIST_BYTES

@@ -64,6 +64,10 @@ class GpuMemoryPeaks:
         if len(self._outgrown) > _MOST_KINDS:
             del self._outgrown[next(iter(self._outgrown))]
 
+    def run_count(self, user_id: int, name: str) -> int:
+        """Return of how many of the last runs of a user's jobs of a name the use is known."""
+        return len(self._peaks_bytes.get(_kind(user_id, name), ()))
+
     def need_bytes(self, user_id: int, name: str, stated_bytes: int = 0) -> int:
         """Return what the next run is expected to need of each GPU at most; 0: not known.
 

@@ -76,7 +76,7 @@ class Cluster:
         self._labels = NodeLabels()
         self.loads = NodeLoads()
         self.free = FreeCapacity()
-        self.foreign = ForeignMemory(self.free, self.names)
+        self.foreign = ForeignMemory(self.free, self.index_of)
         self.gpu_free, self.cpu_free = self.free.gpus, self.free.cpus
         self.memory_free = self.free.memory_bytes
         self.groups, self.sets_in_common = self.free.groups, self.free.sets_in_common
@@ -201,6 +201,7 @@ class Cluster:
         node = self.index_of.get(name)
         if node is not None and 0 <= gpu_index < self.gpu_count[node]:
             self.foreign.apply(node, gpu_index, used_bytes)
+            self.free.freed |= 1 << node  # a job that waits for busy GPUs may have better ones
             self.change_count += 1
 
     def table(self, node: int) -> LinkTable:

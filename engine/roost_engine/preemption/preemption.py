@@ -7,10 +7,12 @@ when the last victim has left, the waiting job is placed.
 
 from collections.abc import Callable, Sequence
 from math import inf
+from typing import NamedTuple
 
 from roost_engine.cluster.node_sets import NodeSet
-from roost_engine.domain.actions import Action, Place
-from roost_engine.domain.model import JobId, Placement
+from roost_engine.domain.actions import Action, Decision, Place
+from roost_engine.domain.lazy import Lazy
+from roost_engine.domain.model import JobId, JobSpec, Placement
 from roost_engine.job_record import JobRecord, JobState, shares_of
 from roost_engine.placement.candidates import Candidates
 from roost_engine.policies.preemption_slot import PreemptionSlot
@@ -23,6 +25,14 @@ from roost_engine.table.job_table import MAX_BACKOFF_S, JobTable
 from roost_engine.table.wait_reports import report_wait
 
 AskGate = Callable[[JobRecord, Candidates, float], GateVerdict]
+
+
+class _Plan(NamedTuple):
+    """A placement for a waiting job, and the jobs that have to stop first."""
+
+    placement: Placement
+    decision: Lazy[Decision]
+    leaving: tuple[JobId, ...]
 
 
 class Preemption:
@@ -142,18 +152,48 @@ class Preemption:
         candidates, count, _ = found
         if foreseen is None and self._waits(record, candidates, at_s, actions):
             return
-        with cluster.without(ids[:count]):
-            placement, decision = self._scorer.choose(candidates, at_s, job)
-        leaving = holders(cluster, ids[:count], shares_of(placement))
-        if not leaving:
+        plan = self._plan(job, candidates, ids[:count], at_s)
+        if not plan.leaving:
             return  # the placement is free, on nodes that are reserved for another job
-        if not self._is_approved(record, leaving, at_s):
+        if not self._is_approved(record, plan.leaving, at_s):
             return
-        record.decision = decision
-        self._begin_clearing(job_id, record, placement, leaving, at_s)
+        if cluster.foreign.is_among(shares_of(plan.placement)):
+            plan = self._without_foreign_memory(record, plan, ids, is_deferred, at_s) or plan
+        record.decision = plan.decision
+        self._begin_clearing(job_id, record, plan.placement, plan.leaving, at_s)
         for victim in victims:
             if victim.job_id in record.awaited:
                 self._table.ask_to_stop(victim, f"makes room for {job_id}", job_id, at_s, actions)
+
+    def _plan(
+        self, job: JobSpec, candidates: Candidates, ids: Sequence[JobId], at_s: float
+    ) -> _Plan:
+        """Return the best of the candidates that a job has once these jobs have stopped."""
+        cluster = self._table.cluster
+        with cluster.without(ids):
+            placement, decision = self._scorer.choose(candidates, at_s, job)
+        shares = shares_of(placement)
+        why = "no other place needed as few stops"
+        decision = cluster.foreign.named_in(decision, shares, why)
+        return _Plan(placement, decision, holders(cluster, ids, shares))
+
+    def _without_foreign_memory(
+        self,
+        record: JobRecord,
+        plan: _Plan,
+        ids: Sequence[JobId],
+        is_deferred: bool,
+        at_s: float,
+    ) -> _Plan | None:
+        """Return a plan on GPUs without foreign memory, no farther apart and with as few stops."""
+        job = record.spec
+        found = self._search.run_avoiding_foreign(job, ids, is_deferred, at_s)
+        if found is None or found.candidates.tier > plan.placement.tier:
+            return None
+        other = self._plan(job, found.candidates, ids[: found.victim_count], at_s)
+        if not 0 < len(other.leaving) <= len(plan.leaving):
+            return None
+        return other if self._is_approved(record, other.leaving, at_s) else None
 
     def _waits(
         self, record: JobRecord, candidates: Candidates, at_s: float, actions: list[Action]

@@ -86,12 +86,7 @@ class VictimSearch:
         if self._shaped is None and not self._could_suffice(job, ids):
             return Search.done(job, ids, None)
         asked = narrowed(cluster, job) if is_deferred else job
-        propose: Propose = partial(self._candidates.propose, cluster, asked, NO_NODES, at_s)
-        in_a_rack = False
-        if is_deferred:
-            closest = closest_tier(cluster, job)
-            in_a_rack = closest == Tier.RACK
-            propose = partial(closest_only, propose, cluster, closest)
+        propose, in_a_rack = self._proposing(job, is_deferred, at_s)
         if self._shaped is None:
             return Search.done(job, ids, find_capacity(cluster, ids, propose))
         if self._searches_change_count != cluster.change_count:
@@ -114,6 +109,23 @@ class VictimSearch:
             search = Search(job, ids, least_count, Lazy(find), foreseen)
         self._searches[job.job_id, is_deferred] = search
         return search
+
+    def run_avoiding_foreign(
+        self, job: JobSpec, ids: Sequence[JobId], is_deferred: bool, at_s: float
+    ) -> FoundCapacity | None:
+        """Return what run() finds, on GPUs without foreign memory. Asked seldom, so not stored."""
+        propose, _ = self._proposing(job, is_deferred, at_s)
+        return find_capacity(self._cluster, ids, self._cluster.foreign.avoiding(propose))
+
+    def _proposing(self, job: JobSpec, is_deferred: bool, at_s: float) -> tuple[Propose, bool]:
+        """Return the proposal of a search, and whether all nodes have to be in one rack."""
+        cluster = self._cluster
+        asked = narrowed(cluster, job) if is_deferred else job
+        propose: Propose = partial(self._candidates.propose, cluster, asked, NO_NODES, at_s)
+        if not is_deferred:
+            return propose, False
+        closest = closest_tier(cluster, job)
+        return partial(closest_only, propose, cluster, closest), closest == Tier.RACK
 
     def note_failure(self, ids: Sequence[JobId], record: JobRecord, is_deferred: bool) -> None:
         """Note that a job did not fit although these victims stopped."""

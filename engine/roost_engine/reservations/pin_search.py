@@ -14,7 +14,12 @@ from roost_engine.domain.tier import Tier
 from roost_engine.job_record import JobRecord, StandingPin, shares_of
 from roost_engine.placement.candidates import Candidates
 from roost_engine.policies.protocols import CandidatePolicy, Defer
-from roost_engine.preemption.displacement import FoundCapacity, find_capacity, holders
+from roost_engine.preemption.displacement import (
+    FoundCapacity,
+    Propose,
+    find_capacity,
+    holders,
+)
 from roost_engine.preemption.preemption import AskGate
 from roost_engine.scoring.scorer import Scorer
 from roost_engine.table.job_table import JobTable
@@ -41,7 +46,35 @@ class PinSearch:
         if isinstance(self._ask_gate(record, candidates, at_s), Defer):
             return None
         start_s = max(end_s for end_s, _ in ends[:count])
-        return self.choose(record.spec, candidates, ids[:count], start_s, at_s)
+        pin = self.choose(record.spec, candidates, ids[:count], start_s, at_s)
+        other = self.without_foreign_memory(record, pin, ids, at_s)
+        if other is None:
+            return pin
+        candidates, count, _ = other
+        other_start_s = max(end_s for end_s, _ in ends[:count])
+        if other_start_s > start_s:
+            return pin
+        return self.choose(record.spec, candidates, ids[:count], other_start_s, at_s)
+
+    def without_foreign_memory(
+        self, record: JobRecord, pin: StandingPin, ids: Sequence[JobId], at_s: float
+    ) -> FoundCapacity | None:
+        """Return where a job has GPUs without foreign memory, no farther apart than by a pin.
+
+        Returns:
+            What is found, once the fewest of these jobs have ended; None: nothing, or the GPUs of
+            the pin have no such memory.
+        """
+        if not self.has_foreign_memory(pin):
+            return None
+        found = self.find(record, ids, at_s, avoids_foreign=True)
+        if found is None or found.candidates.tier > pin.placement.tier:
+            return None
+        return found
+
+    def has_foreign_memory(self, pin: StandingPin) -> bool:
+        """Return whether processes of no job use memory of a pin's GPUs."""
+        return self._table.cluster.foreign.is_among(shares_of(pin.placement))
 
     def foreseen(self, pin: StandingPin, at_s: float) -> StandingPin:
         """Return a pin with the start that the jobs which are left on its nodes allow.
@@ -77,10 +110,22 @@ class PinSearch:
         with cluster.without([job_id for _, job_id in ends]):
             return bool(self._candidates.propose(cluster, record.spec, NO_NODES, at_s))
 
-    def find(self, record: JobRecord, ids: Sequence[JobId], at_s: float) -> FoundCapacity | None:
-        """Return where a job fits once the fewest of these jobs, one or more, have ended."""
+    def find(
+        self,
+        record: JobRecord,
+        ids: Sequence[JobId],
+        at_s: float,
+        *,
+        avoids_foreign: bool = False,
+    ) -> FoundCapacity | None:
+        """Return where a job fits once the fewest of these jobs, one or more, have ended.
+
+        With `avoids_foreign` on GPUs without foreign memory.
+        """
         cluster = self._table.cluster
-        propose = partial(self._candidates.propose, cluster, record.spec, NO_NODES, at_s)
+        propose: Propose = partial(self._candidates.propose, cluster, record.spec, NO_NODES, at_s)
+        if avoids_foreign:
+            propose = cluster.foreign.avoiding(propose)
         found = find_capacity(cluster, ids, propose)
         return found if found is not None and found.victim_count else None
 
@@ -106,10 +151,11 @@ class PinSearch:
         cluster = self._table.cluster
         with cluster.without(leaving):
             placement, decision = self._scorer.choose(candidates, at_s, job)
-        awaited = holders(cluster, leaving, shares_of(placement))
+        shares = shares_of(placement)
+        awaited = holders(cluster, leaving, shares)
         return StandingPin(
             placement=placement,
-            decision=decision,
+            decision=cluster.foreign.named_in(decision, shares, "no other place is free as soon"),
             start_s=start_s if awaited else at_s,
             freed_count=cluster.freed_count,
             awaited=awaited,
@@ -128,15 +174,16 @@ class PinSearch:
     def ends_before(self, pin: StandingPin, at_s: float) -> list[tuple[float, JobId]]:
         """Return the ends, in order of time, after which a job may have a better place than a pin.
 
-        These are the earlier ones; for a place that is as soon and closer, those at the same time.
+        These are the earlier ones; for a place that is as soon, and closer or without foreign
+        memory, those at the same time.
         """
-        is_spread = pin.placement.tier is not Tier.NODE
-        if is_spread and pin.start_s == inf:
+        can_improve = pin.placement.tier is not Tier.NODE or self.has_foreign_memory(pin)
+        if can_improve and pin.start_s == inf:
             return self.ends(at_s)
         found = []
         for end_s, job_id in self._table.ends(at_s):
             end_s = max(end_s, at_s)
-            if end_s > pin.start_s or (end_s == pin.start_s and not is_spread):
+            if end_s > pin.start_s or (end_s == pin.start_s and not can_improve):
                 break
             found.append((end_s, job_id))
         return found

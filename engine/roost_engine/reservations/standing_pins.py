@@ -88,6 +88,11 @@ class StandingPins:
         is_waiting = record is not None and record.state is JobState.WAITING
         return record if is_waiting and record is not None and record.standing else None
 
+    @property
+    def has_movable_pin(self) -> bool:
+        """Whether a job waits by a pin that can be replaced."""
+        return not self.is_final and self._pin_of(self._head) is not None
+
     def is_pinned_to(self, name: NodeName) -> bool:
         """Return whether a job waits in Slurm for GPUs of a node."""
         pins = [self._pin_of(job_id) for job_id in (self._head, *self.preemptors) if job_id]
@@ -182,10 +187,19 @@ class StandingPins:
             if not search.fits_after(record, ends, at_s):
                 return pin
         found = search.soonest(record, ends, at_s)
-        if found is None or (pin is not None and not _is_better(found, pin)):
+        if found is None or (pin is not None and not self._is_better(found, pin)):
             return pin
         self._announce(record, found, actions)
         return found
+
+    def _is_better(self, one: StandingPin, other: StandingPin) -> bool:
+        """Return whether a pin starts sooner, or as soon and closer or without foreign memory."""
+        if one.start_s != other.start_s:
+            return one.start_s < other.start_s
+        if one.placement.tier != other.placement.tier:
+            return one.placement.tier < other.placement.tier
+        has_foreign = self._search.has_foreign_memory
+        return has_foreign(other) and not has_foreign(one)
 
     def _final(self, at_s: float, actions: list[Action]) -> Reservation | None:
         """Return the reservation of a final pin; release its job if the GPUs are lost."""
@@ -276,6 +290,14 @@ class StandingPins:
         candidates, count, _ = found
         give_up_s = at_s + self._table.config.stop_timeout_s
         pin = self._search.choose(record.spec, candidates, ids[:count], at_s, at_s, give_up_s)
+        other = self._search.without_foreign_memory(record, pin, ids, at_s)
+        if other is not None:
+            candidates, count, _ = other
+            chosen = self._search.choose(
+                record.spec, candidates, ids[:count], at_s, at_s, give_up_s
+            )
+            if len(chosen.awaited) <= len(pin.awaited):  # no job is stopped for such memory
+                pin = chosen
         self._announce(record, pin, actions)
         if self._head == job_id:
             self._head = None  # it keeps its pin, whichever job is the first by then
@@ -306,12 +328,6 @@ class StandingPins:
     def _pin_of(self, job_id: JobId | None) -> StandingPin | None:
         record = None if job_id is None else self._table.jobs.get(job_id)
         return None if record is None else record.standing
-
-
-def _is_better(one: StandingPin, other: StandingPin) -> bool:
-    """Return whether a pin starts sooner, or as soon and closer together."""
-    is_closer = one.placement.tier < other.placement.tier
-    return one.start_s < other.start_s or (is_closer and one.start_s <= other.start_s)
 
 
 def _reason(pin: StandingPin) -> str:

@@ -162,6 +162,9 @@ class LearningRule(PairRule, Protocol):
     def is_beyond_limit(self, speed_frac: float) -> bool:
         """Return whether a job at this speed, of that alone, loses more than it may."""
 
+    def knows_pairs_of(self, job: JobSpec) -> bool:
+        """Return whether the speed of a job's model beside any other one was measured."""
+
     def forget(self, job_id: JobId) -> None:
         """Forget the speed alone of a job that has ended."""
 
@@ -176,6 +179,7 @@ class Pairs:
         self._most = -log(1.0 - config.limit_frac)
         self._quantile = NormalDist().inv_cdf(config.certainty_frac)
         self._known = {key_of(pair.model, pair.beside): self._of(pair) for pair in config.pairs}
+        self._models = {model for model, _ in self._known}
         self._observed: dict[_Observed, dict[JobId, float]] = {}  # log slowdown of each run
         self._alone_frac: dict[JobId, float] = {}  # the last speed of a run without a partner
 
@@ -189,6 +193,10 @@ class Pairs:
         if mine is None or its is None or max(mine.worst, its.worst) > self._most:
             return None
         return mine, its
+
+    def knows_pairs_of(self, job: JobSpec) -> bool:
+        """See LearningRule."""
+        return job.model.lower() in self._models
 
     def loss(self, job: JobSpec, other: JobSpec) -> Slowdown | None:
         """Return what a job loses beside another, as measured and corrected; None: not measured."""

@@ -145,6 +145,10 @@ class Seating:
         """Return the jobs that are placed beside this one and have not started yet."""
         return [one for one in self.seats.partners(job_id) if one in self._table.placing]
 
+    def knows_pairs_of(self, job: JobSpec) -> bool:
+        """Return whether the rule could ever let a job share: its model was measured."""
+        return self._learning is None or self._learning.knows_pairs_of(job)
+
     def corrected(self) -> list[CorrectedPair]:
         """Return the pairs that runs have corrected, for operators."""
         return [] if self._learning is None else self._learning.corrected()

@@ -116,7 +116,11 @@ class AgentSocket:
             while line := await asyncio.wait_for(reader.readline(), IDLE_S):
                 answer = await self._answer(line, uid)
                 writer.write(json.dumps(answer).encode() + b"\n")
-                await writer.drain()
+                try:
+                    await asyncio.wait_for(writer.drain(), IDLE_S)
+                except TimeoutError:  # the client reads no answer: closing would wait for that
+                    writer.transport.abort()
+                    return
 
     async def _answer(self, line: bytes, uid: int) -> Mapping[str, Any]:
         try:

@@ -13,6 +13,7 @@ from roost_probe.node.nic import Nic
 from roost_proto.v1 import telemetry_pb2
 
 _WORD_BYTES = 4
+_FULL = ((1 << 32) - 1, (1 << 64) - 1)
 _MOST_BYTES_PER_S = 10e12  # beyond this it is a counter's jump, not a measurement
 
 
@@ -64,13 +65,26 @@ def _read(entry: Path, at_s: float) -> _Counts | None:
         ports = sorted((entry / "ports").iterdir()) if (entry / "ports").is_dir() else []
         if ports:
             counters = [port / "counters" for port in ports]
-            sent = sum(_number(folder / "port_xmit_data") for folder in counters)
-            received = sum(_number(folder / "port_rcv_data") for folder in counters)
+            sent = sum(_words(folder / "port_xmit_data") for folder in counters)
+            received = sum(_words(folder / "port_rcv_data") for folder in counters)
             return _Counts(at_s, sent * _WORD_BYTES, received * _WORD_BYTES)
         folder = entry / "statistics"
         return _Counts(at_s, _number(folder / "tx_bytes"), _number(folder / "rx_bytes"))
     except (OSError, ValueError):
         return None
+
+
+def _words(file: Path) -> int:
+    """Return a port's count of words.
+
+    Raises:
+        ValueError: it stands at its end: cards without 64-bit counters stop there until a reset,
+            and would look idle for ever.
+    """
+    count = _number(file)
+    if count in _FULL:
+        raise ValueError(f"{file} is full")
+    return count
 
 
 def _number(file: Path) -> int:

@@ -76,8 +76,8 @@ class Sampler:
             return None
         now_bytes: int | None = getattr(load.gpus[index], counter)
         then_bytes: int | None = getattr(last.gpus[index], counter)
-        if now_bytes is None or then_bytes is None:
-            return None
+        if now_bytes is None or then_bytes is None or now_bytes > MOST_COUNT:
+            return None  # a counter that stands at the end of its range says nothing
         return (now_bytes - then_bytes) / (load.at_s - last.at_s)  # a reset makes it negative
 
 

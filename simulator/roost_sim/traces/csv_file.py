@@ -1,14 +1,9 @@
-"""CSV traces: reads and writes Roost's columns, and reads those of public traces.
-
-The public names: Helios' cluster_log.csv has gpu_num, node_num, state, submit_time and duration
-(S-Lab HeliosData README); the tables that others cut from Philly have num_gpus and submit_time.
-"""
+"""CSV traces: reads and writes Roost's columns, and reads those of public traces."""
 
 import csv
 import gzip
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from itertools import chain, islice
 from pathlib import Path
@@ -18,12 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roost_sim.errors import TraceError
+from roost_sim.traces.csv_columns import Columns, find_columns
 from roost_sim.traces.rows import (
     MAX_DURATION_S,
+    MAX_GPU_COUNT,
     STATUS_OF,
     Chunk,
     LoadedTrace,
     Row,
+    Skipped,
     TraceCollector,
     Unusable,
     short_name,
@@ -34,55 +32,9 @@ from roost_sim.traces.time_limits import limit_in_s, slurm_limit_s
 from roost_sim.traces.trace import LABELS, UNKNOWN, Labels, Status, Trace
 
 CHUNK_ROWS = 50_000
-NAMES = {
-    "submit": ("submit_s",),
-    "submit_time": ("submit_time", "submit_time_local"),
-    "duration": ("duration_s", "duration"),
-    "gpus": ("num_gpus", "gpu_num", "gpu_count"),
-    "nodes": ("num_nodes", "node_num", "node_count"),
-    "user": ("user",),
-    "model": ("model",),
-    "status": ("status", "state"),
-    "job_name": ("job_name", "jobname"),
-    "account": ("account",),
-    "vc": ("vc",),
-    "partition": ("partition",),
-    "qos": ("qos",),
-    "time_limit": ("time_limit_s", "req_walltime_s"),
-    "slurm_limit": ("time_limit", "timelimit"),
-    "wait": ("wait_s",),
-    "is_array": ("is_array",),
-}
-_LABEL_KEYS = {label: (label,) for label in LABELS} | {"account": ("account", "vc")}
+FIRST_WALL_CLOCK_S = 1e9  # earlier submissions count from the beginning of their trace
 _TRUE, _FALSE = ("1", "true", "yes"), ("", "0", "false", "no")
 _SEPARATORS = ",;\t|"
-
-
-@dataclass(frozen=True, slots=True)
-class Columns:
-    """The position of each quantity in a row; None: the file does not have it.
-
-    Attributes:
-        labels: the columns of each label of a trace, the preferred one first: a virtual cluster
-            (`vc`) stands for the account where there is none.
-        time_limit: in seconds.
-        slurm_limit: in one of Slurm's forms, if there is none in seconds.
-    """
-
-    width: int
-    submit: int | None
-    submit_time: int | None
-    duration: int
-    gpus: int
-    nodes: int | None
-    user: int | None
-    model: int | None
-    status: int | None
-    labels: Mapping[str, tuple[int, ...]]
-    time_limit: int | None
-    slurm_limit: int | None
-    wait: int | None
-    is_array: int | None
 
 
 def read_csv(path: Path, *, strict: bool = False) -> LoadedTrace:
@@ -109,9 +61,9 @@ def _read(text: TextIO, source: str, strict: bool) -> LoadedTrace:
     line = 1
     try:
         columns = find_columns(next(reader, []), source)
-        epoch_s: float | None = 0.0 if columns.submit is None else None
+        epoch_s: float | None = None
         while rows := list(islice(reader, CHUNK_ROWS)):
-            if epoch_s is None and columns.submit_time is not None:
+            if epoch_s is None:
                 epoch_s = _epoch_of_zero_s(rows[0], columns)
             if not _add_clean(rows, columns, collector):
                 _add_each(rows, line + 1, columns, collector)
@@ -170,57 +122,6 @@ def _seconds_text(seconds: float) -> str:
     return f"{seconds:.3f}".rstrip("0").rstrip(".")
 
 
-def find_columns(header: Sequence[str], source: str) -> Columns:
-    """Find the columns of a header line.
-
-    Raises:
-        TraceError: names the missing column and what it may be called, or the column that stands
-            there twice.
-    """
-    names = [name.strip().lower() for name in header]
-    used = {name for options in NAMES.values() for name in options}
-    for name in names:
-        if name in used and names.count(name) > 1:
-            raise TraceError(source, 1, f"the header has {names.count(name)} columns {name}")
-    position = {name: index for index, name in enumerate(names)}
-    found = {
-        key: next((position[name] for name in options if name in position), None)
-        for key, options in NAMES.items()
-    }
-    if found["submit"] is None and found["submit_time"] is None:
-        raise _missing("submit_s or submit_time", header, source)
-    duration, gpus = found["duration"], found["gpus"]
-    if duration is None:
-        raise _missing("duration_s or duration", header, source)
-    if gpus is None:
-        raise _missing("num_gpus, gpu_num or gpu_count", header, source)
-    return Columns(
-        width=len(header),
-        submit=found["submit"],
-        submit_time=found["submit_time"],
-        duration=duration,
-        gpus=gpus,
-        nodes=found["nodes"],
-        user=found["user"],
-        model=found["model"],
-        status=found["status"],
-        labels={
-            label: tuple(index for key in keys if (index := found[key]) is not None)
-            for label, keys in _LABEL_KEYS.items()
-        },
-        time_limit=found["time_limit"],
-        slurm_limit=found["slurm_limit"],
-        wait=found["wait"],
-        is_array=found["is_array"],
-    )
-
-
-def _missing(wanted: str, header: Sequence[str], source: str) -> TraceError:
-    names = ", ".join(name.strip() for name in header)[:200]
-    there = f"the header: {names}" if names else "the header, which is empty"
-    return TraceError(source, 1, f"no column {wanted} in {there}")
-
-
 def epoch_of(text: str) -> float:
     """Parse a date and time to seconds since 1970, as UTC unless it names a zone.
 
@@ -234,13 +135,36 @@ def epoch_of(text: str) -> float:
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
-def _epoch_of_zero_s(row: Sequence[str], columns: Columns) -> float | None:
-    assert columns.submit is not None
-    assert columns.submit_time is not None
+def moment_s(text: str) -> float:
+    """Parse a number of seconds, or a date and time to seconds since 1970.
+
+    Raises:
+        Unusable: the text is neither.
+    """
     try:
-        return epoch_of(row[columns.submit_time]) - float(row[columns.submit])
+        return float(text)
+    except ValueError:
+        return epoch_of(text)
+
+
+def _epoch_of_zero_s(row: Sequence[str], columns: Columns) -> float | None:
+    clock = columns.start if columns.submit_time is None else columns.submit_time
+    if clock is None:
+        return None
+    try:
+        at_s = moment_s(row[clock])
+        if at_s < FIRST_WALL_CLOCK_S and _is_number(row[clock]):
+            return None
+        return at_s - float(row[columns.submit]) if columns.submit is not None else 0.0
     except (Unusable, ValueError, IndexError):
         return None
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False
 
 
 def _add_clean(rows: list[list[str]], columns: Columns, collector: TraceCollector) -> bool:
@@ -251,8 +175,8 @@ def _add_clean(rows: list[list[str]], columns: Columns, collector: TraceCollecto
     try:
         chunk = Chunk(
             submit_s=_submissions(table, columns),
-            duration_s=np.array(list(map(float, table[columns.duration]))),
-            gpu_count=np.array(list(map(int, table[columns.gpus]))),
+            duration_s=_durations(table, columns),
+            gpu_count=_gpu_counts(table, columns),
             node_count=None if columns.nodes is None else _node_counts(table[columns.nodes]),
             users=None if columns.user is None else list(map(short_name, table[columns.user])),
             models=None if columns.model is None else list(map(short_name, table[columns.model])),
@@ -270,8 +194,21 @@ def _add_clean(rows: list[list[str]], columns: Columns, collector: TraceCollecto
 def _submissions(table: list[tuple[str, ...]], columns: Columns) -> NDArray[np.float64]:
     if columns.submit is not None:
         return np.array(list(map(float, table[columns.submit])))
-    assert columns.submit_time is not None
-    return np.array(list(map(epoch_of, table[columns.submit_time])))
+    if columns.submit_time is None:
+        raise Unusable("a start stands for the submission")
+    return np.array(list(map(moment_s, table[columns.submit_time])))
+
+
+def _durations(table: list[tuple[str, ...]], columns: Columns) -> NDArray[np.float64]:
+    if columns.duration is None:
+        raise Unusable("a job may not have started or ended")
+    return np.array(list(map(float, table[columns.duration])))
+
+
+def _gpu_counts(table: list[tuple[str, ...]], columns: Columns) -> NDArray[np.int64]:
+    if columns.gpus is None or not columns.has_whole_gpus:
+        raise Unusable("a job may have a part of a GPU")
+    return np.array(list(map(int, table[columns.gpus])))
 
 
 def _node_counts(texts: tuple[str, ...]) -> NDArray[np.int64]:
@@ -346,6 +283,8 @@ def _add_each(
         if row:
             try:
                 collector.add(line, _row(line, row, columns, collector))
+            except Skipped as reason:
+                collector.skip(str(reason))
             except Unusable as problem:
                 collector.reject(line, problem)
         line += 1 + sum(cell.count("\n") for cell in row)
@@ -361,19 +300,20 @@ def _row(line: int, cells: list[str], columns: Columns, collector: TraceCollecto
     def label(indices: Sequence[int]) -> str:
         return next((name for name in map(short_name, map(cell, indices)) if name), "")
 
+    gpus = _gpus(cell, columns)
+    gpu_count = math.ceil(gpus)
+    duration_s = _duration_s(cell, columns, gpu_count)
+    if gpu_count != gpus:
+        collector.ignore(line, Unusable("a part of a GPU, which becomes a whole one", f"{gpus:g}"))
     nodes = cell(columns.nodes)
     return Row(
-        submit_s=(
-            epoch_of(cell(columns.submit_time))
-            if columns.submit is None
-            else _number(cell(columns.submit), "submission")
-        ),
-        duration_s=_number(cell(columns.duration), "duration"),
-        gpu_count=_count(cell(columns.gpus), "GPUs"),
+        submit_s=_submission_s(line, cell, columns, collector),
+        duration_s=duration_s,
+        gpu_count=gpu_count,
         node_count=_count(nodes, "nodes") if nodes else UNKNOWN,
         user=short_name(cell(columns.user)),
         model=short_name(cell(columns.model)),
-        status=Status.UNKNOWN if columns.status is None else status_of(cell(columns.status)),
+        status=_status(line, cell(columns.status), collector),
         **{name: label(indices) for name, indices in columns.labels.items()},
         time_limit_s=(
             collector.usable_s(line, cell(columns.slurm_limit), slurm_limit_s)
@@ -383,6 +323,59 @@ def _row(line: int, cells: list[str], columns: Columns, collector: TraceCollecto
         wait_s=collector.usable_s(line, cell(columns.wait), wait_in_s),
         is_array=is_true(cell(columns.is_array)),
     )
+
+
+def _gpus(cell: Callable[[int | None], str], columns: Columns) -> float:
+    """Return how many GPUs all instances of a job have together; parts of GPUs are summed."""
+    if columns.gpus is None:
+        gpus = _number(cell(columns.gpu_percent) or "0", "GPU count") / 100
+    else:
+        gpus = _number(cell(columns.gpus), "GPU count")
+    if columns.gpu_milli is not None:
+        gpus *= _number(cell(columns.gpu_milli), "a share of a GPU") / 1_000
+    if columns.instances is not None:
+        gpus *= _number(cell(columns.instances), "instances")
+    if not 0 <= gpus <= MAX_GPU_COUNT:  # nor is "not a number" in between
+        raise Unusable(f"GPUs are not 0 to {MAX_GPU_COUNT}", f"{gpus:g}")
+    return gpus
+
+
+def _duration_s(cell: Callable[[int | None], str], columns: Columns, gpu_count: int) -> float:
+    """Return how long a job ran; from its start and end where no column has it.
+
+    Raises:
+        Skipped: the job has no GPU, was never started or has not ended.
+        Unusable: the times are no times.
+    """
+    text, start, end = cell(columns.duration), cell(columns.start), cell(columns.end)
+    if text or columns.start is None or columns.end is None:
+        return _number(text, "duration")
+    if gpu_count == 0:
+        raise Skipped("asks for no GPU")
+    if not start:
+        raise Skipped("was never started")
+    if not end:
+        raise Skipped("has not ended")
+    return moment_s(end) - moment_s(start)
+
+
+def _submission_s(
+    line: int, cell: Callable[[int | None], str], columns: Columns, collector: TraceCollector
+) -> float:
+    if columns.submit is not None:
+        return _number(cell(columns.submit), "submission")
+    if columns.submit_time is not None:
+        return moment_s(cell(columns.submit_time))
+    collector.report.ignored["no submission; the start stands for it"] += 1
+    return moment_s(cell(columns.start))
+
+
+def _status(line: int, text: str, collector: TraceCollector) -> Status:
+    try:
+        return status_of(text)
+    except Unusable as problem:
+        collector.ignore(line, problem)
+        return Status.UNKNOWN
 
 
 def _number(text: str, what: str) -> float:

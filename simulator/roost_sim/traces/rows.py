@@ -30,8 +30,8 @@ STATUS_OF = {
     **dict.fromkeys(_FAILED, Status.FAILED),
     **dict.fromkeys(_CANCELLED, Status.CANCELLED),
     "timeout": Status.TIMEOUT,
-    "": Status.UNKNOWN,
-    "unknown": Status.UNKNOWN,
+    # Pods that were deleted are Running; Terminated is PAI's completed, and killed elsewhere.
+    **dict.fromkeys(("", "unknown", "running", "pending", "terminated"), Status.UNKNOWN),
 }
 
 
@@ -153,6 +153,10 @@ class Unusable(Exception):
         self.kind = kind
 
 
+class Skipped(Exception):
+    """A valid row is not a GPU job that ran; its text is the reason."""
+
+
 @dataclass(slots=True)
 class TraceCollector:
     """Collects rows and chunks into a trace.
@@ -234,10 +238,18 @@ class TraceCollector:
         try:
             return parse(text)
         except Unusable as problem:
-            if self.strict:
-                raise TraceError(self.source, line, str(problem)) from problem
-            self.report.ignored[problem.kind] += 1
+            self.ignore(line, problem)
             return math.nan
+
+    def ignore(self, line: int, problem: Unusable) -> None:
+        """Count a value that cannot be used, of a job that is read without it.
+
+        Raises:
+            TraceError: strict.
+        """
+        if self.strict:
+            raise TraceError(self.source, line, str(problem)) from problem
+        self.report.ignored[problem.kind] += 1
 
     def reject(self, line: int, problem: Unusable) -> None:
         """Count a bad row, or raise an error if the reading is strict.

@@ -6,13 +6,15 @@
     models a100,h100
     accounts vision
     qos
+    share_qos together
     owner 1f2e3d4c
 
 `enforce` names partitions, or "*" for all but those of `except`. `models` are GPU models that
 users may write as a type (`gpu:a100:2`). Only jobs of these `accounts` and `qos` get a lease; an
-empty list means all. `owner` tells the machine and the folder of this file: job_submit.lua reads
-one file, and writes its owner into each lease. The file is replaced as a whole: a reader never
-gets half of it.
+empty list means all. Jobs of the QoS in `share_qos` opt in to share their GPUs, unless their
+comments say otherwise; the line is missing where there are none. `owner` tells the machine and the
+folder of this file: job_submit.lua reads one file, and writes its owner into each lease. The file
+is replaced as a whole: a reader never gets half of it.
 """
 
 import hashlib
@@ -47,6 +49,7 @@ class Heartbeat:
     models: tuple[str, ...] = ()
     accounts: tuple[str, ...] = ()
     qos: tuple[str, ...] = ()
+    share_qos: tuple[str, ...] = ()
     owner: str = ""
 
     def __post_init__(self) -> None:
@@ -56,8 +59,8 @@ class Heartbeat:
             raise HeartbeatError(f"time {self.at_epoch_s} lies before the epoch")
         if self.owner and not _OWNER.fullmatch(self.owner):
             raise HeartbeatError(f"{self.owner!r} is no owner")
-        named = (*self.enforce, *self.excepted, *self.models, *self.accounts, *self.qos)
-        for name in named:
+        steered = (*self.enforce, *self.excepted, *self.models, *self.accounts, *self.qos)
+        for name in (*steered, *self.share_qos):
             if name != EVERY_PARTITION and not is_name(name):
                 raise HeartbeatError(f"{name!r} cannot stand in a heartbeat")
 
@@ -88,6 +91,8 @@ def render(beat: Heartbeat) -> str:
             ("qos", beat.qos),
         )
     ]
+    if beat.share_qos:
+        lines.append(f"share_qos {','.join(beat.share_qos)}")
     if beat.owner:
         lines.append(f"owner {beat.owner}")
     text = "\n".join(lines) + "\n"
@@ -116,6 +121,7 @@ def parse(text: str) -> Heartbeat:
         models=lists.get("models", ()),
         accounts=lists.get("accounts", ()),
         qos=lists.get("qos", ()),
+        share_qos=lists.get("share_qos", ()),
         owner=values.get("owner", ""),
     )
 

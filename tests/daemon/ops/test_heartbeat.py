@@ -49,6 +49,14 @@ def test_accounts_and_qos_are_named_in_lower_case(tmp_path: Path) -> None:
     ]
 
 
+def test_qos_whose_jobs_share_are_named_while_jobs_may_share(tmp_path: Path) -> None:
+    pairs = tmp_path / "pairs.csv"
+    pairs.write_text("model,beside,speed\n")
+    sharing = {"qos": ["Together"], "pairs": str(pairs)}
+    assert "share_qos together" in beat(tmp_path, sharing=sharing | {"enabled": True})
+    assert not [line for line in beat(tmp_path, sharing=sharing) if "share_qos" in line]
+
+
 @pytest.mark.parametrize("accounts", [["no name"], [f"account{n:04}" for n in range(200)]])
 def test_accounts_that_cannot_be_named_leave_the_first_lease_to_all(
     tmp_path: Path, accounts: list[str]

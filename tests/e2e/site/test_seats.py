@@ -82,6 +82,9 @@ def test_nobody_shares_without_opting_in(stack: Stack) -> None:
     ]
     for job_id in others:
         wait_reason(stack, job_id, "waits for 1 GPU")
+    question = operator_pb2.ExplainJobRequest(job_id=others[2])  # one of a kind never seen
+    explained = stack.operator().ExplainJob(question, timeout=60.0)
+    assert "what it needs of a GPU's memory is not known; cure: " in explained.neighbour
     guest = run(stack, OPTED_IN, "-w", "n1", "--gres=gpu:1")
     wait_running(stack, guest)
     assert set(holding(stack)) == {host, guest}

@@ -6,11 +6,13 @@ from math import inf
 
 import pytest
 from tests.engine.conftest import HarnessFactory
+from tests.engine.engine_questions import decision
 
 from roost_engine.cluster.cluster import Cluster
 from roost_engine.cluster.node_sets import NodeSet
 from roost_engine.domain.actions import Place, Preempt, WakeAt
 from roost_engine.domain.events import (
+    ForeignMemorySeen,
     JobChanged,
     JobQueued,
     JobWithdrawn,
@@ -33,6 +35,7 @@ from roost_engine.policies.protocols import (
     WaitEnded,
 )
 from roost_engine.testing.builders import (
+    GIB,
     EngineHarness,
     bridges,
     job,
@@ -83,6 +86,59 @@ def test_a_waiting_job_displaces_one_of_lower_priority(make: HarnessFactory) -> 
     assert harness.reason("2") == "waits until 1 has stopped"
     assert placed(harness.stop("1")) == {"2": harness.placement("2")}
     assert (harness.state("1"), harness.state("2")) == (WAITING, PLACING)
+
+
+def see_foreign(harness: EngineHarness, name: str, gpu: int) -> None:
+    """Report that processes of no job use memory of a GPU."""
+    seen = ForeignMemorySeen(
+        at_s=harness.now_s, name=NodeName(name), gpu_index=gpu, used_bytes=40 * GIB
+    )
+    harness.feed(seen)
+
+
+def test_the_victims_are_those_on_gpus_without_foreign_memory(make: HarnessFactory) -> None:
+    harness = make((node("a"), node("b")))
+    fill(harness, job("1", gpus=8, priority=1), job("2", gpus=8, priority=2))
+    see_foreign(harness, "a", 5)
+    actions = harness.queue(job("3", gpus=8, priority=3))
+    assert preempted(actions) == {"2": "3"}
+    placed_at = placed(harness.stop("2"))["3"]
+    assert decision(harness, "3").neighbour == ""
+    assert placed_at.nodes == ("b",)
+
+
+def test_no_further_job_is_stopped_for_foreign_memory(make: HarnessFactory) -> None:
+    harness = make((node("a"), node("b")))
+    low, high = (job(str(i), gpus=4, priority=2) for i in (2, 3)), job("1", gpus=8, priority=1)
+    fill(harness, high, *low)
+    see_foreign(harness, "a", 5)
+    assert preempted(harness.queue(job("4", gpus=8, priority=3))) == {"1": "4"}
+    harness.stop("1")
+    said = decision(harness, "4").neighbour
+    assert said.startswith(
+        "processes of no job use 40 GiB of GPU 5 of a, and no other place needed"
+    )
+
+
+def test_within_the_victims_gpus_those_without_foreign_memory(make: HarnessFactory) -> None:
+    harness = make()
+    fill(harness, job("1", gpus=8, priority=1))
+    for gpu in (0, 2, 4):  # one of each linked pair but the last
+        see_foreign(harness, "a", gpu)
+    harness.queue(job("2", gpus=2, priority=2))
+    harness.stop("1")
+    assert harness.gpus("2") == ("a:6", "a:7")
+
+
+def test_a_plan_that_the_policy_refuses_leaves_the_first_one(make: HarnessFactory) -> None:
+    class OnlyTheLowest(FakePreemption):
+        def approve(self, job: JobRecord, victims: Sequence[JobRecord], at_s: float) -> bool:
+            return all(victim.spec.priority == 1 for victim in victims)
+
+    harness = make((node("a"), node("b")), OnlyTheLowest())
+    fill(harness, job("1", gpus=8, priority=1), job("2", gpus=8, priority=2))
+    see_foreign(harness, "a", 5)
+    assert preempted(harness.queue(job("3", gpus=8, priority=3))) == {"1": "3"}
 
 
 def test_a_job_of_equal_priority_is_not_displaced(make: HarnessFactory) -> None:

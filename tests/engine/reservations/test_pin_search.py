@@ -1,12 +1,33 @@
 """The search for a pin: where a job runs soonest once other jobs have ended."""
 
-from tests.engine.conftest import HarnessFactory
-from tests.engine.reservations.test_standing_pins import ON, pins, run
+from dataclasses import replace
 
+import pytest
+from tests.engine.conftest import HarnessFactory
+from tests.engine.reservations.test_standing_pins import (
+    ON,
+    gpus_of,
+    pins,
+    preemptor,
+    run,
+    start_low,
+)
+
+from roost_engine.domain.actions import Action
+from roost_engine.domain.events import ForeignMemorySeen
+from roost_engine.domain.model import NodeName
 from roost_engine.job_record import JobState
 from roost_engine.plugins.plugins import Policies
 from roost_engine.policies.heuristics import ShapeByShape
-from roost_engine.testing.builders import bridges, job, node, share
+from roost_engine.testing.builders import (
+    GIB,
+    EngineHarness,
+    bridges,
+    job,
+    node,
+    shape,
+    share,
+)
 
 
 def test_a_pin_moves_only_to_a_sooner_place(make_harness: HarnessFactory) -> None:
@@ -39,3 +60,85 @@ def test_slurm_may_choose_the_gpus_of_a_pinned_gang(make_harness: HarnessFactory
     assert not pins(harness.queue(job("2", gpus=2, nodes=2)))["2"].placement.is_exact
     harness.start_elsewhere("2", share("a", 2, 3), share("b", 0, 1))
     assert harness.placement("2").nodes == ("a", "b")
+
+
+def see_foreign(harness: EngineHarness, name: str, gpu: int, gib: int = 40) -> tuple[Action, ...]:
+    """Report what processes of no job use of a GPU's memory."""
+    return harness.feed(
+        ForeignMemorySeen(
+            at_s=harness.now_s, name=NodeName(name), gpu_index=gpu, used_bytes=gib * GIB
+        )
+    )
+
+
+@pytest.mark.parametrize("limit_s", [50.0, None])
+def test_of_two_places_that_are_free_as_soon_the_one_without_foreign_memory(
+    make_harness: HarnessFactory, limit_s: float | None
+) -> None:
+    harness = make_harness([node("a"), node("b")], bridges(), config=ON)
+    run(harness, "1", 8, limit_s)
+    run(harness, "2", 8, limit_s)
+    see_foreign(harness, "a", 3)
+    pin = pins(harness.queue(job("3", gpus=8)))["3"]
+    assert pin.placement.nodes == ("b",)
+    assert pin.decision.get().neighbour == ""
+
+
+def test_no_job_waits_longer_for_gpus_without_foreign_memory(make_harness: HarnessFactory) -> None:
+    harness = make_harness([node("a"), node("b")], bridges(), config=ON)
+    run(harness, "1", 8, 50.0)
+    run(harness, "2", 8, 51.0)
+    see_foreign(harness, "a", 3)
+    pin = pins(harness.queue(job("3", gpus=8)))["3"]
+    assert (pin.placement.nodes, pin.start_s) == (("a",), 50.0)
+    said = pin.decision.get().neighbour
+    assert said == (
+        "processes of no job use 40 GiB of GPU 3 of a, and no other place is free as soon"
+    )
+
+
+def test_no_job_is_pinned_farther_apart_for_foreign_memory(make_harness: HarnessFactory) -> None:
+    harness = make_harness([node(name, 4) for name in "abc"], bridges(4), config=ON)
+    for job_id in ("1", "2", "3"):
+        run(harness, job_id, 4, 50.0)
+    for name in "abc":
+        see_foreign(harness, name, 3)
+    pin = pins(harness.queue(job("4", shape(4), shape(2, 2))))["4"]
+    assert len(pin.placement.nodes) == 1
+
+
+@pytest.mark.parametrize("is_final", [False, True])
+def test_a_pin_leaves_gpus_on_which_foreign_memory_is_seen(
+    make_harness: HarnessFactory, *, is_final: bool
+) -> None:
+    """It stays where Slurm takes no other pin, and where no other place is free as soon."""
+    config = replace(ON, standing_pins_are_final=is_final)
+    harness = make_harness([node("a"), node("b")], bridges(), config=config)
+    run(harness, "1", 8, 50.0)
+    run(harness, "2", 8, 50.0)
+    (first,) = pins(harness.queue(job("3", gpus=8)))["3"].placement.nodes
+    other = {"a": "b", "b": "a"}[first]
+    moved = pins(see_foreign(harness, first, 0))
+    assert [pin.placement.nodes for pin in moved.values()] == ([] if is_final else [(other,)])
+    assert not pins(see_foreign(harness, other, 0))
+    assert not pins(harness.advance(10.0))
+    assert not pins(see_foreign(harness, other, 0, gib=0))
+
+
+def test_a_job_preempts_on_gpus_without_foreign_memory_where_as_few_jobs_stop(
+    make_harness: HarnessFactory,
+) -> None:
+    harness = make_harness([node("a", 2), node("b", 2)], bridges(2), config=ON)
+    start_low(harness, "1", "a", 0, 1)
+    start_low(harness, "2", "b", 0, 1)  # the youngest goes first
+    see_foreign(harness, "b", 1)
+    assert gpus_of(pins(harness.queue(preemptor("3")))["3"]) == ("a:0", "a:1")
+
+
+def test_no_further_job_is_preempted_for_foreign_memory(make_harness: HarnessFactory) -> None:
+    harness = make_harness([node("a", 2), node("b", 2)], bridges(2), config=ON)
+    start_low(harness, "1", "a", 0)
+    start_low(harness, "2", "a", 1)
+    start_low(harness, "3", "b", 0, 1)
+    see_foreign(harness, "b", 1)
+    assert gpus_of(pins(harness.queue(preemptor("4")))["4"]) == ("b:0", "b:1")

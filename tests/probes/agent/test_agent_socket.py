@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -161,6 +162,29 @@ async def test_a_report_without_an_end_closes_only_its_own_connection(
             "reason": "",
         }
     assert [one.step_count for one in fake_daemon.progress] == [40]
+
+
+async def ask_on(deaf: socket.socket) -> None:
+    """Ask again and again, until the answers fill the buffers of the way back."""
+    while True:
+        await asyncio.get_running_loop().sock_sendall(deaf, b'{"op": 1}\n' * 1_000)
+
+
+async def test_a_client_that_reads_no_answer_is_cut_off(
+    fake_daemon: FakeDaemon, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(agent_socket, "IDLE_S", 0.3)
+    path = tmp_path / "agent.sock"
+    async with listening(path, fake_daemon):
+        with socket.socket(socket.AF_UNIX) as deaf:
+            deaf.setblocking(False)
+            await asyncio.get_running_loop().sock_connect(deaf, str(path))
+            async with asyncio.timeout(30.0):
+                with pytest.raises(ConnectionError):
+                    await ask_on(deaf)
+        async with asking(path) as ask:
+            answer = await ask({"op": "progress", "job_id": 7, "steps": 40})
+    assert answer["accepted"] is True
 
 
 async def test_progress_goes_to_the_daemon_with_the_user_that_the_kernel_names(

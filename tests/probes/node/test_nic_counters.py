@@ -118,3 +118,32 @@ def test_the_speed_of_an_infiniband_port(
 def test_the_speed_of_a_net_device(tmp_path: Path, told: object, bytes_per_s: float | None) -> None:
     add_ethernet(tmp_path, told)
     assert nic_of(tmp_path).bytes_per_s == bytes_per_s
+
+
+@pytest.mark.parametrize("full", [(1 << 32) - 1, (1 << 64) - 1])
+def test_a_port_whose_counter_stands_at_its_end_is_absent_and_not_idle(
+    tmp_path: Path, full: int
+) -> None:
+    entry = add_infiniband(tmp_path)
+    reader = Reader(tmp_path)
+    count(entry, full - 500, 0)
+    reader.rates(10.0)
+    for at_s in (12.0, 14.0):
+        count(entry, full, 1000)
+        assert reader.rates(at_s) == ({}, {})
+    count(entry, 0, 1000)  # it was reset
+    assert reader.rates(16.0) == ({}, {})
+    count(entry, 500, 1000)
+    assert reader.rates(18.0) == ({0: 1000.0}, {0: 0.0})
+
+
+@pytest.mark.parametrize("bits", [32, 64])
+def test_a_counter_that_wraps_gives_one_absent_rate(tmp_path: Path, bits: int) -> None:
+    entry = add_infiniband(tmp_path)
+    reader = Reader(tmp_path)
+    count(entry, (1 << bits) - 10, 0)
+    reader.rates(10.0)
+    count(entry, 90, 100)
+    assert reader.rates(12.0) == ({}, {0: 200.0})
+    count(entry, 190, 200)
+    assert reader.rates(14.0) == ({0: 200.0}, {0: 200.0})

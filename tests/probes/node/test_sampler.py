@@ -64,6 +64,13 @@ def test_a_counter_that_went_back_gives_no_rate() -> None:
     assert sample.pcie_rx_bytes_per_s.present_mask == 0
 
 
+def test_a_counter_at_the_end_of_its_range_is_absent_and_not_idle() -> None:
+    sampler = Sampler()
+    for at_s in (10.0, 11.0):
+        load = DriverLoad(at_s=at_s, gpus=(GpuLoad(nvlink_tx_bytes=(1 << 64) - 1),))
+        assert sampler.sample(load).nvlink_tx_bytes_per_s.present_mask == 0
+
+
 def test_a_counter_that_paused_gives_no_rate() -> None:
     sampler = Sampler()
     sampler.sample(DriverLoad(at_s=10.0, gpus=(GpuLoad(pcie_rx_bytes=1),)))

@@ -79,8 +79,8 @@ def test_wall_clock_is_learnt_from_a_second_time_column(tmp_path: Path) -> None:
         ("1,nan,1", "duration is not 0 to 320000000 s, got 'nan'"),
         ("1,320000001,1", "duration is not 0 to 320000000 s, got '3.2e+08'"),
         ("inf,1,1", "submission is not a time in seconds, got 'inf'"),
-        ("1,1,1.5", "GPUs are no whole number, got '1.5'"),
-        ("1,1,inf", "GPUs are no whole number, got 'inf'"),
+        ("1,1,x", "GPU count is no number, got 'x'"),
+        ("1,1,inf", "GPUs are not 0 to 1000000, got 'inf'"),
         ("1,1,-1", "GPUs are not 0 to 1000000, got '-1'"),
         ("1,1", "wrong number of fields, got '2 of 3'"),
     ],
@@ -98,14 +98,17 @@ def test_bad_row_is_counted_with_its_line_or_stops_a_strict_reading(
     assert str(caught.value) == f"{path}:4: {reason}"
 
 
-def test_unknown_status_and_zero_nodes_are_bad_rows(tmp_path: Path) -> None:
+def test_zero_nodes_are_a_bad_row_and_an_unknown_status_costs_no_job(tmp_path: Path) -> None:
     path = write(
         tmp_path,
         "submit_s,duration_s,num_gpus,status,num_nodes\n1,1,1,gone,1\n1,1,1,pass,0\n1,1,1,,1\n",
     )
     loaded = read_csv(path)
-    assert loaded.report.bad_by_reason == {"unknown status": 1, "nodes are not 1 to 1000000": 1}
-    assert len(loaded.trace) == 1
+    assert loaded.report.bad_by_reason == {"nodes are not 1 to 1000000": 1}
+    assert loaded.report.ignored == {"unknown status": 1}
+    assert loaded.trace.status.tolist() == [Status.UNKNOWN] * 2
+    with pytest.raises(TraceError, match=r"jobs\.csv:2: unknown status, got 'gone'"):
+        read_csv(path, strict=True)
 
 
 def test_a_bad_row_changes_nothing_for_the_others(tmp_path: Path) -> None:
@@ -147,6 +150,7 @@ def test_jobs_that_never_ran_are_skipped_not_bad(tmp_path: Path) -> None:
         ),
         ("qos,user,vc,vc,user,qos\n", "1: the header has 2 columns qos"),  # the first of three
         ("submit_s,num_gpus\n", "1: no column duration_s"),
+        ("submit_s,end_s,num_gpus\n", "1: no column start_s or start_time, which an end needs"),
         ("submit_s,duration_s\n", "1: no column num_gpus"),
         ("submit_s,duration_s,num_gpus\n", "no jobs"),
         ("submit_s,duration_s,num_gpus\n1,1,0\n", "no GPU job; of 1 rows: asks for no GPU"),

@@ -21,6 +21,7 @@ BEATS = st.builds(
     models=NAMES,
     accounts=NAMES,
     qos=NAMES,
+    share_qos=NAMES,
     owner=st.from_regex(r"[0-9a-f]{0,16}", fullmatch=True),
 )
 

@@ -18,8 +18,9 @@ from roost_formats.models.manifest import manifest_path
 from roost_train.cli import main
 from roost_train.commands.interference_command import read_sources, run
 from roost_train.interference.interference_measured import read_measured
-from roost_train.interference.interference_pairs import Split, read_pairs
+from roost_train.interference.interference_pairs import Split, join, read_pairs
 from roost_train.interference.interference_training import train
+from roost_train.interference.pair_tables import read_pair_tables
 
 
 def test_the_command_writes_a_model_that_the_daemon_loads(tmp_path: Path) -> None:
@@ -44,6 +45,27 @@ def test_pairs_come_from_the_public_tables_and_from_our_own(tmp_path: Path) -> N
     assert {job.gpu_type for job in pairs.a} == {"p100", "k80", "h200"}
 
 
+def test_more_tables_are_learned_from_and_judged_as_types_of_their_own(tmp_path: Path) -> None:
+    data, pairs, alone = write_tables(tmp_path), tmp_path / "a100.csv", tmp_path / "profiles.csv"
+    pairs.write_text("GPU Type;Job A;Job B;Speed A;Speed B\nA100;llm;diffusion;0.8;0.7\n")
+    alone.write_text("gpu_type,model,iteration_ms,gpu_ms\nA100,llm,400,300\n")
+    assert len(read_sources(data, [pairs], [alone])) == 128 + len(read_measured()) + 2
+    few = join([read_pairs(data), read_pair_tables([pairs], [alone])])
+    found = json.loads(run(few, None, 0, as_json=True))
+    unseen = [row for row in found["rows"] if row["split"] == Split.GPU]
+    assert {row["case_count"] for row in unseen} == {130}
+    inside = [row["inside_by_part"] for row in unseen if row["inside_by_part"]]
+    assert [len(parts) for parts in inside] == [3, 3]  # a100, k80, p100
+
+
+def test_a_bad_table_is_one_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    data, pairs = write_tables(tmp_path), tmp_path / "a100.csv"
+    pairs.write_text("model_a,model_b,speed_ratio_a\nllm,cnn,0.8\nllm,llm,85\n")
+    assert main(["interference", "--data", str(data), "--pairs", str(pairs)]) == 2
+    (line,) = capsys.readouterr().err.strip().splitlines()
+    assert "a100.csv:3: speed ratio 85; want the fraction of the speed alone, 0 to 1" in line
+
+
 def test_a_missing_folder_is_one_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert main(["interference", "--data", str(tmp_path / "nowhere")]) == 2
-    assert "--data names the folder of the public tables" in capsys.readouterr().err
+    assert "No such file or directory; which tables are read: docs/" in capsys.readouterr().err

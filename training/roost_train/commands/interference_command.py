@@ -6,6 +6,7 @@ With a journal, the model in service is refitted to what the site's own jobs rep
 import json
 import shlex
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -21,19 +22,23 @@ from roost_train.interference.interference_training import (
     part_count,
     write_interference,
 )
+from roost_train.interference.pair_tables import read_pair_tables
 from roost_train.progress import ProgressBar
 
 
-def read_sources(data: Path) -> Pairs:
-    """Return the pairs of all sources: Gavel's of P100 and K80, and our own of an H200.
+def read_sources(data: Path, pairs: Sequence[Path] = (), alone: Sequence[Path] = ()) -> Pairs:
+    """Return the pairs of all sources: public, our own of an H200, and more tables.
 
     Args:
-        data: folder of the public tables.
+        data: folder of Gavel's tables, of P100 and K80.
+        pairs: more tables of pairs, of any GPU type.
+        alone: tables that say more of their jobs.
 
     Raises:
         BadTable: a table cannot be read.
     """
-    return join([read_pairs(data), read_measured()])
+    more = [read_pair_tables(pairs, alone)] if pairs else []
+    return join([read_pairs(data), read_measured(), *more])
 
 
 def run(pairs: Pairs, folder: Path | None, seed: int, *, as_json: bool) -> str:

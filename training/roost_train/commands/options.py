@@ -61,6 +61,13 @@ def add_interference(interference: argparse.ArgumentParser) -> None:
     source.add_argument(
         "--journal", type=Path, metavar="FILE", help="refit to the speeds that a site's jobs report"
     )
+    for name, what in (
+        ("--pairs", "with --data: one more table of measured pairs, of any GPU type; repeatable"),
+        ("--alone", "with --pairs: a table that says more of its jobs alone; repeatable"),
+    ):
+        interference.add_argument(
+            name, type=Path, metavar="FILE", action="append", default=[], help=what
+        )
     interference.add_argument(
         "--model",
         type=Path,

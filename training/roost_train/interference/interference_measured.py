@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from roost_engine.prediction.interference.interference_vector import fraction, vector
 from roost_train.errors import BadTable
 from roost_train.interference.interference_pairs import Pairs, log_slowdown
-from roost_train.interference.interference_public import PublicJob, number, read_rows
+from roost_train.interference.interference_public import PublicJob
+from roost_train.interference.table_rows import Row, read_rows
 
 GPU_TYPE = "h200"
 _FOLDER = Path(__file__).with_name("measured")
@@ -40,7 +41,7 @@ def read_measured(*, with_mps: bool = False, with_loads: bool = False) -> Pairs:
     """
     mps = "1" if with_mps else "0"
     rates = {
-        _job(row, ""): number(ALONE, row, "steps_per_s")
+        _job(row, ""): row.number("steps_per_s")
         for row in read_rows(ALONE, ("mps", "model", "batch", "steps_per_s"))
         if row["mps"] == mps
     }
@@ -56,12 +57,12 @@ def read_measured(*, with_mps: bool = False, with_loads: bool = False) -> Pairs:
                 raise BadTable(PAIRS, 0, f"{both[one]} has no speed alone")
             a.append(both[one])
             b.append(both[other])
-            slowdown.append(log_slowdown(number(PAIRS, row, f"steps_per_s_{one}") / alone))
+            slowdown.append(log_slowdown(row.number(f"steps_per_s_{one}") / alone))
     own, beside = (np.stack([vectors[job] for job in jobs]) for jobs in (a, b))
     return Pairs(a, b, own, beside, np.array(slowdown))
 
 
-def _job(row: Mapping[str, str], which: str) -> PublicJob:
+def _job(row: Row, which: str) -> PublicJob:
     return PublicJob(GPU_TYPE, row[f"model{which}"], row[f"batch{which}"])
 
 
@@ -88,10 +89,9 @@ def _loads() -> dict[PublicJob, NDArray[np.float32]]:
         if row["mps"] != "0":
             continue
         means = {
-            quantity: fraction(quantity, number(ALONE, row, column))
-            for quantity, column in _LOADS.items()
+            quantity: fraction(quantity, row.number(column)) for quantity, column in _LOADS.items()
         }
-        means["step_time"] = fraction("step_time", 1.0 / number(ALONE, row, "steps_per_s"))
-        means["memory_used"] = number(ALONE, row, "memory_bytes") / _MEMORY_BYTES
+        means["step_time"] = fraction("step_time", 1.0 / row.number("steps_per_s"))
+        means["memory_used"] = row.number("memory_bytes") / _MEMORY_BYTES
         found[_job(row, "")] = vector(means)
     return found

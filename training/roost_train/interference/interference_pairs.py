@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from roost_engine.prediction.interference.interference_model import Cases
 from roost_train.errors import BadTable
-from roost_train.interference.interference_public import PublicJob, gavel_vectors, number, read_rows
+from roost_train.interference.interference_public import PublicJob, gavel_vectors
+from roost_train.interference.table_rows import read_rows
 
 GAVEL_PAIRS = Path("interference/gavel_pairs_p100_k80.csv")
 _LEAST_RATIO = 0.05
@@ -89,7 +90,7 @@ def read_pairs(data: Path) -> Pairs:
             continue
         a.append(PublicJob(row["gpu_type"], row["model_a"], row["batch_a"]))
         b.append(PublicJob(row["gpu_type"], row["model_b"], row["batch_b"]))
-        slowdown.append(log_slowdown(number(path, row, "speed_ratio_a")))
+        slowdown.append(log_slowdown(row.number("speed_ratio_a")))
     if missing := sorted({*a, *b} - vectors.keys()):
         raise BadTable(path, 0, f"{missing[0]} has no speed alone")
     if not a:

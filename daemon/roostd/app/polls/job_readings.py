@@ -1,5 +1,7 @@
 """How jobs are read under the configuration in effect, and what these readings rest on."""
 
+from collections.abc import Collection
+
 from roost_slurm.text.versions import Traits
 from roostd.config.config import Config
 from roostd.slurm.jobs import JobReader
@@ -20,14 +22,19 @@ def job_reader(state: DaemonState, traits: Traits, accounts_memory: bool) -> Job
         mode_of=lambda partition: state.config.mode_of(partition),
         traits=traits,
         accounts_memory=accounts_memory,
-        is_preemptible_qos=lambda qos: qos in state.config.preemption.qos,
-        is_sharing_qos=lambda qos: qos in state.config.sharing.qos,
+        is_preemptible_qos=lambda qos: _names(state.config.preemption.qos, qos),
+        is_sharing_qos=lambda qos: _names(state.config.sharing.qos, qos),
         memory_of=lambda user_id, name, stated_bytes: state.gpu_memory.need_bytes(
             user_id, name, stated_bytes
         ),
         is_model=lambda name: name in map(str.lower, state.config.slurm.model_names),
         why_left=lambda job: OptIn(state.config.accounts, state.config.qos).why_not(job),
     )
+
+
+def _names(listed: Collection[str], qos: str) -> bool:
+    """Return whether a list of an administrator names a QoS; Slurm's names are lower case."""
+    return qos.lower() in map(str.lower, listed)
 
 
 def settings_of_reads(config: Config) -> tuple[object, ...]:

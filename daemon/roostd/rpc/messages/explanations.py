@@ -14,6 +14,7 @@ from roostd.rpc.messages.decision import add_decision, exclusions_of
 from roostd.rpc.messages.jobs import job
 from roostd.rpc.messages.outlook import add_outlook
 from roostd.state import DaemonState
+from roostd.telemetry.gpu_memory import LEAST_RUNS
 
 
 def explanation(state: DaemonState, job_id: JobId) -> pb.Explanation:
@@ -51,6 +52,8 @@ def explanation(state: DaemonState, job_id: JobId) -> pb.Explanation:
         message.neighbour = place.decision.get().neighbour
     else:
         message.exclusions.extend(exclusions_of(exclusions))
+    if isinstance(record, JobRecord) and (alone := _why_shares_nothing(state, record.spec)):
+        message.neighbour = "; ".join(filter(None, (message.neighbour, alone)))
     return message
 
 
@@ -79,6 +82,30 @@ def _memory_problem(state: DaemonState, job: JobSpec) -> Iterator[str]:
             f"memory: it states {_gib(said.gpu_memory_bytes)} of each GPU, and runs of this user"
             f" and name have used more: {_gib(needed_bytes)} count"
         )
+
+
+def _why_shares_nothing(state: DaemonState, job: JobSpec) -> str:
+    """Return why a job that opted in is beside no other on a GPU, and the cure; "": it may be."""
+    seating = state.engine.seating
+    if seating is None or not job.shares_gpus:
+        return ""
+    if not job.gpu_memory_bytes:
+        seen = state.gpu_memory.run_count(job.user_id, job.name)
+        return (
+            "shares no GPU: what it needs of a GPU's memory is not known; cure: state it, as in"
+            f" roost:memory=20G, or {LEAST_RUNS} runs of this user and name, of which {seen}"
+            f" {'was' if seen == 1 else 'were'} seen"
+        )
+    if not job.model:
+        return "shares no GPU: it names no model; cure: roost:model=NAME, of the table of pairs"
+    if not seating.knows_pairs_of(job):
+        return (
+            f"shares no GPU: the table of pairs has no model {job.model}; cure: a name of the"
+            " table, or measure the model (roost-train pairs)"
+        )
+    if all(shape.node_count > 1 for shape in job.shapes):
+        return "shares no GPU: it asks for several nodes"
+    return ""
 
 
 def _gib(size_bytes: int) -> str:

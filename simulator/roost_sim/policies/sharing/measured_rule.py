@@ -56,6 +56,10 @@ class LearningMeasuredRule(MeasuredRule):
         """See LearningRule."""
         return self.pairs.is_beyond_limit(speed_frac)
 
+    def knows_pairs_of(self, job: JobSpec) -> bool:
+        """See LearningRule."""
+        return self.pairs.knows_pairs_of(self._named(job))
+
     def forget(self, job_id: JobId) -> None:
         """See LearningRule."""
         self.pairs.forget(job_id)

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 from tests.daemon.app.watched_site import Site
 
-from roostd.app.polls.job_readings import settings_of_reads
+from roost_slurm.text.versions import parse_version, traits_of
+from roostd.app.polls.job_readings import job_reader, settings_of_reads
 from roostd.config.config import Config
 
 
@@ -17,6 +18,17 @@ async def test_jobs_are_read_by_the_configuration_of_now(tmp_path: Path) -> None
     site.state.config = Config.model_validate({"mode": "off"})
     list(site.watch.cluster_events())
     assert site.watch.leased() == ()
+
+
+def test_a_qos_is_found_in_any_case_of_letters(tmp_path: Path) -> None:
+    site = Site(tmp_path)
+    named = {"sharing": {"qos": ["Together"]}, "preemption": {"qos": ["Scavenge"]}}
+    site.state.config = Config.model_validate(named)
+    reader = job_reader(site.state, traits_of(parse_version("slurm 24.11.5")), accounts_memory=True)
+    assert reader.is_sharing_qos("together")
+    assert not reader.is_sharing_qos("normal")
+    assert reader.is_preemptible_qos("scavenge")
+    assert not reader.is_preemptible_qos("together")
 
 
 @pytest.mark.parametrize(

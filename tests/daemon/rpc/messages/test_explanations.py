@@ -7,11 +7,11 @@ from tests.daemon.rpc.messages.told_jobs import NINE, ONE
 
 from roost_engine.domain.errors import UnknownJob
 from roost_engine.domain.events import ForeignMemorySeen, JobQueued, NodeSeen
-from roost_engine.domain.model import NodeName
+from roost_engine.domain.model import JobSpec, NodeName
 from roost_engine.engine import Engine, EngineConfig
 from roost_engine.plugins.plugins import Policies
-from roost_engine.sharing.pairs import Pairs, SharingConfig
-from roost_engine.testing.builders import job, node
+from roost_engine.sharing.pairs import Pairs, PairSpeed, SharingConfig
+from roost_engine.testing.builders import job, node, shape
 from roostd.rpc.messages import explanations, jobs
 from roostd.slurm.comment import JobComment
 from roostd.state import DaemonState
@@ -50,6 +50,42 @@ def test_explain_says_that_a_job_counts_with_more_memory_than_it_states(
     )
     state.comments[ONE] = JobComment(shares_gpus=True, gpu_memory_bytes=18 << 30)
     assert not explanations.explanation(state, ONE).comment.problems
+
+
+SHARES = replace(job("1", gpus=1), shares_gpus=True, gpu_memory_bytes=9 << 30, model="bert")
+
+
+@pytest.mark.parametrize(
+    ("spec", "begins", "cure"),
+    [
+        (SHARES, "", ""),
+        (replace(SHARES, shares_gpus=False, gpu_memory_bytes=0), "", ""),
+        (replace(SHARES, gpu_memory_bytes=0), "what it needs of a GPU's memory", "roost:memory="),
+        (replace(SHARES, gpu_memory_bytes=0), "what it needs", "3 runs of this user and name"),
+        (replace(SHARES, model=""), "it names no model", "cure: roost:model=NAME"),
+        (replace(SHARES, model="gpt"), "the table of pairs has no model gpt", "cure: a name of"),
+        (replace(SHARES, shapes=job("1", shape(2, 2)).shapes), "it asks for several nodes", ""),
+    ],
+)
+def test_explain_says_why_a_job_that_opted_in_shares_nothing(
+    state: DaemonState, spec: JobSpec, begins: str, cure: str
+) -> None:
+    pairs = (PairSpeed("BERT", "ncf", 0.9), PairSpeed("ncf", "BERT", 0.9))
+    state.engine = Engine(EngineConfig(), Policies(sharing=Pairs(SharingConfig(pairs=pairs))))
+    state.engine.step(NodeSeen(at_s=100.0, node=node("a", gpu_count=2)))
+    state.engine.step(JobQueued(at_s=100.0, job=replace(spec, job_id=ONE)))
+    told = explanations.explanation(state, ONE).neighbour
+    assert told.startswith(f"shares no GPU: {begins}" if begins else "")
+    assert bool(told) is bool(begins)
+    assert cure in told
+
+
+def test_explain_counts_the_runs_whose_memory_is_known(state: DaemonState) -> None:
+    state.engine = Engine(EngineConfig(), Policies(sharing=Pairs(SharingConfig())))
+    spec = replace(SHARES, gpu_memory_bytes=0, name="train")
+    state.engine.step(JobQueued(at_s=100.0, job=spec))
+    state.gpu_memory.note_run(spec.user_id, "train", 5 << 30)
+    assert explanations.explanation(state, ONE).neighbour.endswith("of which 1 was seen")
 
 
 def test_explain_names_memory_of_no_job_on_the_gpus_that_a_job_got(state: DaemonState) -> None:
