@@ -40,9 +40,7 @@ from roostd.testing.slurm_stand_in import Fault, SlurmStandIn
 ONE = JobId("1")
 WAIT = WaitSoFar(since_s=40.0, declined_s=(50.0, None), refusal_count=2)
 CAP_S = 3.0  # the gate declines nothing for less than a second
-OFFERS = {
-    "kind": "consolidation"
-}  # one that waits for its tightest shape has none to decline
+OFFERS = {"kind": "consolidation"}  # one that waits for its tightest shape has none to decline
 
 
 # -- what a fresh engine is told ---------------------------------------------------------------
