@@ -10,6 +10,7 @@ from roost_engine.cluster.features import COLUMNS
 from roost_engine.domain.actions import Place
 from roost_engine.domain.model import JobId, JobSpec
 from roost_engine.engine import EngineConfig
+from roost_engine.plugins.gate_kinds import gate_numbers
 from roost_engine.plugins.plugins import Knowledge, Plugins, Policies
 from roost_engine.plugins.stacks import GateKind, OrderKind
 from roost_engine.policies.heuristics import NoPreemption, OpenGate, PriorityOrder
