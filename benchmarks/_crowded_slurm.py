@@ -97,6 +97,9 @@ class CrowdedSlurm(SlurmStandIn):
     async def nodes(self) -> tuple[SlurmNode, ...]:
         """See SlurmPort."""
         with self._timed():
+            self._free()
+        await asyncio.sleep(0)
+        with self._timed():
             return await super().nodes()
 
     async def queue(self) -> QueueSnapshot:

@@ -265,6 +265,7 @@ def main() -> None:
     options = parser.parse_args()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the benchmark ends it
     # All probes are on this machine here, so what each host may do is what all nodes may.
+    from roostd.ops.event_loop import DaemonLoop
     from roostd.ops.files import raise_file_limit
     from roostd.ops.grpc_environment import prepare_grpc
     from roostd.rpc.access import peers
@@ -274,7 +275,8 @@ def main() -> None:
     everyone = float(options.node_count + 200)
     vars(peers).update(HELLO_BURST_COUNT=everyone, MOST_SILENT_STREAMS=int(everyone))
     counts = options.node_count, options.waiting_count, options.running_count
-    asyncio.run(serve(*counts, options.settings))
+    with asyncio.Runner(loop_factory=DaemonLoop) as runner:
+        runner.run(serve(*counts, options.settings))
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ from roost_engine.plugins.plugins import Policies
 from roost_engine.testing.builders import node
 from roost_slurm.text.squeue import FIELDS, SEPARATOR
 from roostd.app.actions.applier import Applier
-from roostd.app.decision.earlier_waits import waits_of
+from roostd.app.decision.earlier_waits import keep_waits
 from roostd.app.decision.recorder import Recorder
 from roostd.app.gauges import set_gauges
 from roostd.app.polls.slurm_watch import SlurmWatch
@@ -199,7 +199,8 @@ class Crowd:
 
     async def reload(self) -> None:
         """Do what a reload does in one turn of the loop: keep the waits, read the queue again."""
-        waits_of(self.state.engine)
+        keep_waits(self.state)
+        self.state.earlier_records.clear()  # as when the fresh engine has been told of its jobs
         deque(self.watch.cluster_events())
 
     async def gauges(self) -> None:

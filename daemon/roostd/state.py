@@ -161,8 +161,9 @@ class DaemonState:
         comments: what users state about their jobs in `--comment`, for jobs with such a comment.
         earlier_decisions: the placements that engines before the present one decided, from the
             journal.
-        earlier_waits: of jobs that the present engine has not been told of yet; from the engine
-            before it, at a start from the journal.
+        earlier_waits: of jobs that the present engine has not been told of yet, as the journal had
+            them at the start.
+        earlier_records: likewise, as the engine before it had them.
         forecast: when jobs are expected to start and end; None: there is none yet.
         forecast_fault: why there is no newer one; empty when the last one went well.
         policy_failures: the last fault of each slot whose policy has ever failed.
@@ -221,6 +222,7 @@ class DaemonState:
     comments: dict[JobId, JobComment] = field(default_factory=dict)
     earlier_decisions: dict[JobId, Place] = field(default_factory=dict)
     earlier_waits: dict[JobId, WaitSoFar] = field(default_factory=dict)
+    earlier_records: dict[JobId, JobRecord] = field(default_factory=dict)
     forecast: Forecast | None = None
     forecast_fault: str = ""
     policy_failures: dict[str, str] = field(default_factory=dict)

@@ -10,6 +10,7 @@ from roost_engine.reservations.released_preemptors import ReleasedPreemptors
 from roost_engine.reservations.standing_pins import StandingPins
 from roost_engine.sharing.seating import Seating
 from roost_engine.table.job_table import JobTable
+from roost_engine.table.refusals import refuse
 
 
 class Alarms:
@@ -46,7 +47,7 @@ class Alarms:
             if job_id in table.placing:
                 if at_s >= table.jobs[job_id].start_deadline_s:
                     timeout = f"Slurm did not start it in {self._config.start_timeout_s:g} s"
-                    table.refuse(job_id, timeout, at_s, actions)
+                    refuse(table, job_id, timeout, at_s, actions)
             elif job_id in table.waiting:
                 if table.is_overdue(job_id, at_s):
                     table.hand_over(job_id, at_s, actions)

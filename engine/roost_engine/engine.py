@@ -12,7 +12,7 @@ from typing import assert_never
 
 from roost_engine.agents.team import AgentCandidates, Team
 from roost_engine.alarms import Alarms
-from roost_engine.cluster.node_sets import EVERY_NODE, NO_NODES, NodeSet
+from roost_engine.cluster.node_sets import EVERY_NODE, NodeSet
 from roost_engine.domain.actions import Action
 from roost_engine.domain.config import EngineConfig, Passing
 from roost_engine.domain.errors import UnknownJob
@@ -31,6 +31,7 @@ from roost_engine.domain.events import (
     MemorySeen,
     NodeLost,
     NodeSeen,
+    OtherEvent,
     PairsSeen,
     PlacementRefused,
     PreemptionRefused,
@@ -42,8 +43,9 @@ from roost_engine.domain.events import (
     TimerPinned,
     TopologySeen,
 )
-from roost_engine.domain.model import JobId, JobSpec, NodeName
+from roost_engine.domain.model import JobId, JobSpec
 from roost_engine.job_record import JobRecord, KnownJob
+from roost_engine.node_changes import NodeChanges
 from roost_engine.placement.candidates import Candidates
 from roost_engine.plugins.plugins import Policies
 from roost_engine.policies.preemption_slot import PreemptionSlot
@@ -65,7 +67,8 @@ from roost_engine.scoring.scorer import Scorer
 from roost_engine.sharing.seating import Seating
 from roost_engine.table.invariants import check_invariants
 from roost_engine.table.job_table import JobTable
-from roost_engine.table.lost_placements import lost_to_start, lost_with_node
+from roost_engine.table.lost_placements import lost_to_start
+from roost_engine.table.refusals import place_again, refuse
 from roost_engine.table.wait_reports import report_group
 
 __all__ = ["Engine", "EngineConfig", "Passing"]
@@ -99,6 +102,7 @@ class Engine:
         self._standing = StandingPins(
             self._table, policies.candidates, self._scorer, ask_gate, self._released.add
         )
+        self._nodes = NodeChanges(self._table, self._standing)
         self._pass = QueuePass(
             self._table,
             PassPolicies(policies.candidates, self._gate, ask_gate, self._scorer),
@@ -114,14 +118,8 @@ class Engine:
             )
         rare_rules = self._preempt.migrates, self._standing.is_final, self._team is not None
         self._has_rare_rules = any(rare_rules)
-        self._alarms = Alarms(
-            self._table,
-            self._standing,
-            self._released,
-            self._preemption,
-            self._preempt,
-            self.seating,
-        )
+        waited_for = self._standing, self._released, self._preemption, self._preempt
+        self._alarms = Alarms(self._table, *waited_for, self.seating)
 
     # -- what adapters may read -----------------------------------------------------------
 
@@ -226,20 +224,21 @@ class Engine:
         """Apply one event and return the actions that must follow."""
         actions: list[Action] = []
         table, queue, at_s = self._table, self._table.queue, event.at_s
-        if self._released.is_active:
-            self._released.note(event)
-        if self.seating is not None:
-            self.seating.note(event)
+        released, seating = self._released, self.seating
+        if released.is_active:
+            released.note(event)
+        if seating is not None:
+            seating.note(event)
         self._apply(event, actions)
-        if self._released.is_active:
-            self._released.advance(at_s)
+        if released.is_active:
+            released.advance(at_s)
         if table.alarms and table.alarms[0][0] <= at_s:
             self._alarms.ring(at_s, actions)
         if queue.limited.by_number:
             self._alarms.hand_over(at_s, actions)
         if table.clearing or self._has_rare_rules:
             self._advance_others(event, at_s, actions)
-        wants_pass = queue.wants_pass or self._free.freed != NO_NODES or self.seating is not None
+        wants_pass = queue.wants_pass or self._free.freed or seating is not None
         if wants_pass:
             self._serve(at_s, actions)
         if table.running:
@@ -275,19 +274,22 @@ class Engine:
             report_group(self._table.jobs[job_id], group, self.config.hand_over_s, actions)
 
     def _apply(self, event: Event, actions: list[Action]) -> None:
-        match event:  # frequent events first: cases are compared from the top
-            case JobQueued():
-                record = self._table.admit(event.job, event.at_s, actions, event.wait)
-                if record is not None and self._has_rare_rules:
-                    self._table.queue.add(record, event.at_s)
-                elif record is not None:
-                    self._pass.enqueue(record, event.at_s, actions)
-            case JobStarted():
-                self._start(event, actions)
-            case JobEnded():
-                self._table.end(event)
-            case Tick():
-                pass  # every event carries the time
+        # The frequent events come first, and not as cases: each case that matches makes a list.
+        if isinstance(event, JobQueued):
+            record = self._table.admit(event.job, event.at_s, actions, event.wait)
+            if record is not None and self._has_rare_rules:
+                self._table.queue.add(record, event.at_s)
+            elif record is not None:
+                self._pass.enqueue(record, event.at_s, actions)
+        elif isinstance(event, JobStarted):
+            self._start(event, actions)
+        elif isinstance(event, JobEnded):
+            self._table.end(event)
+        elif not isinstance(event, Tick):  # every event carries the time
+            self._apply_other(event, actions)
+
+    def _apply_other(self, event: OtherEvent, actions: list[Action]) -> None:
+        match event:
             case LoadsSeen():
                 self.cluster.apply_loads(event.names, event.load)
             case ForeignMemorySeen():
@@ -305,7 +307,7 @@ class Engine:
             case SharingWithdrawn():
                 joining = () if self.seating is None else self.seating.joining(event.job_id)
                 why = f"job {event.job_id} is to share its GPUs no more"
-                self._table.place_again(joining, why, event.at_s, actions)
+                place_again(self._table, joining, why, event.at_s, actions)
             case JobsStopped():
                 for job_id in event.job_ids:
                     self._preemption.requeue(job_id, event.at_s, actions)
@@ -314,11 +316,11 @@ class Engine:
             case JobWithdrawn():
                 self._table.withdraw(event)
             case PlacementRefused():
-                self._table.refuse(event.job_id, event.reason, event.at_s, actions)
+                refuse(self._table, event.job_id, event.reason, event.at_s, actions)
             case PreemptionRefused():
                 self._preemption.keep_running(event.job_id, event.at_s)
             case NodeSeen() | NodeLost() | TopologySeen() | GpuHealthChanged():
-                self._apply_to_node(event, actions)
+                self._nodes.apply(event, actions)
             case TimerPinned():
                 if self.policies.timers is not None:
                     self.policies.timers.pin(event.timer, event.pinned_s)
@@ -334,30 +336,6 @@ class Engine:
             case _:
                 assert_never(event)
 
-    def _apply_to_node(
-        self,
-        event: NodeSeen | NodeLost | TopologySeen | GpuHealthChanged,
-        actions: list[Action],
-    ) -> None:
-        match event:
-            case NodeSeen():
-                is_pinned_to = self._standing.is_pinned_to(event.node.name)
-                if self.cluster.apply_node(event.node) or is_pinned_to:
-                    self._table.queue.recall_all()
-                self._lose(event.node.name, event.at_s, actions)
-            case NodeLost():
-                self.cluster.remove_node(event.name)
-                self._table.queue.recall_all()
-                self._lose(event.name, event.at_s, actions)
-            case TopologySeen():
-                self.cluster.apply_topology(event.name, event.links, event.gpu_uuids)
-            case GpuHealthChanged():
-                self.cluster.set_fault(event.name, event.gpu_index, event.fault)
-                if self._standing.is_pinned_to(event.name):
-                    self._table.queue.recall_all()
-            case _:
-                assert_never(event)
-
     def _start(self, event: JobStarted, actions: list[Action]) -> None:
         table = self._table
         started = table.start(event)
@@ -366,19 +344,9 @@ class Engine:
         if table.placing:
             lost = lost_to_start(event, table.placing, table.jobs, self.cluster)
             reason = f"job {event.job_id} has started on its GPUs"
-            table.place_again(lost, reason, event.at_s, actions)
+            place_again(table, lost, reason, event.at_s, actions)
         if self._standing.is_on:
             self._standing.note_start()
-
-    def _lose(self, name: NodeName, at_s: float, actions: list[Action]) -> None:
-        """Place again the jobs that were placed on a node and can no longer start there.
-
-        A broken GPU takes back no placement: Slurm starts the job there within a second.
-        """
-        table = self._table
-        if table.placing:
-            lost = lost_with_node(name, table.placing, table.jobs, self.cluster)
-            table.place_again(lost, f"Slurm starts no job on {name} now", at_s, actions)
 
     def nodes_for(self, job: JobSpec) -> NodeSet:
         """Return the nodes that a job may have: those of its agent, or every node."""

@@ -1,7 +1,7 @@
 """What the engine remembers of each job: two types, for jobs under Roost and for all others."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 from math import inf
@@ -161,7 +161,7 @@ class JobRecord:
     pcie_frac: float | None = None
     nic_frac: float | None = None
     safe_until_s: float = inf
-    awaited: dict[JobId, None] = field(default_factory=dict)
+    awaited: tuple[JobId, ...] = ()
     sort_key: tuple[int | float | str, ...] = ()
     guess: Guess | None = None
     promise: Promise | None = None

@@ -6,13 +6,15 @@ job that has ended.
 
 import re
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 
-from roost_demo.stack import Stack
+from roost_demo.stack import Stack, StackFailed
 from roost_proto.v1 import operator_pb2
+from roost_slurm.hooks import heartbeat
 from roost_slurm.testing.cluster_plan import ClusterPlan
 from roost_slurm.testing.local_slurm import LocalSlurm
 from roost_slurm.text.hostlist import expand
@@ -28,6 +30,7 @@ exit $result
 """
 _BEGAN = re.compile(r"^began (\S+) (\S+) (\S*)$", re.MULTILINE)
 _ENDED = re.compile(r"^ended (\S+)$", re.MULTILINE)
+_STALE_S = heartbeat.FRESH_S + 3  # both beat and clock are whole seconds
 _FINAL = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "BOOT_FAIL")
 
 
@@ -62,6 +65,78 @@ def until(done: Callable[[], bool], what: str, timeout_s: float = 60.0) -> None:
     while not done():
         assert time.monotonic() < deadline_s, what
         time.sleep(0.1)
+
+
+@contextmanager
+def cleared(stack: Stack) -> Iterator[Stack]:
+    """End all jobs afterwards, also where the set-up or the test fails: it is tried again."""
+    try:
+        yield stack
+    finally:
+        clear(stack)
+
+
+def clear(stack: Stack) -> None:
+    """End all jobs, and wait until roostd knows of none either.
+
+    A job of the next test would else be placed beside those whose end roostd has not seen.
+    """
+    end_jobs(stack.slurm)
+    until(lambda: not known_jobs(stack), "roostd has seen the ends")
+
+
+def end_jobs(slurm: LocalSlurm) -> None:
+    """End all jobs, and wait until Slurm has none."""
+    until(lambda: not _left(slurm), "the queue is empty")
+
+
+def _left(slurm: LocalSlurm) -> bool:
+    """Cancel what has not ended, and return whether any job was left."""
+    states = dict(line.split() for line in slurm.run("squeue", "-h", "-o", "%A %T").splitlines())
+    # Again in each round: a job that is being requeued may come back after it was cancelled.
+    if job_ids := [job_id for job_id, state in states.items() if state != "COMPLETING"]:
+        slurm.run("scancel", "--full", *job_ids, check=False)
+    return bool(states)
+
+
+def known_jobs(stack: Stack) -> list[str]:
+    """The jobs that have not ended, as roostd knows them; none while it is stopped.
+
+    It looks at Slurm for that: no hook tells it of a waiting job that is cancelled.
+    """
+    if not has_roostd(stack):
+        return []
+    operator = stack.operator()
+    operator.GetStatus(operator_pb2.GetStatusRequest(ask_slurm=True), timeout=60.0)
+    listed = operator.ListJobs(operator_pb2.ListJobsRequest(), timeout=60.0).jobs
+    return [job.job_id for job in listed]
+
+
+def has_roostd(stack: Stack) -> bool:
+    """Whether the daemon of a stack runs: it is neither stopped nor dead."""
+    try:
+        return is_running(stack.roostd_pid)
+    except StackFailed:
+        return False
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def wait_for_death(pid: int) -> None:
+    """Wait until roostd has come by its fail point."""
+    until(lambda: not is_running(pid), "roostd comes by the fail point")
+
+
+def let_beat_age(stack: Stack) -> None:
+    """Write the last beat of a roostd that is dead or stopped again, as if it were stale by now."""
+    path = stack.folder / "heartbeat"
+    beat = heartbeat.parse(path.read_text())
+    heartbeat.write(path, replace(beat, at_epoch_s=beat.at_epoch_s - _STALE_S))
 
 
 def until_exists(path: Path) -> str:

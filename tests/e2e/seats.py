@@ -128,11 +128,3 @@ def filled(stack: Stack) -> str:
     host = run(stack, OPTED_IN, "-w", "n1", "--gres=gpu:8")
     wait_running(stack, host)
     return host
-
-
-def clear(stack: Stack) -> None:
-    """End all jobs."""
-    left = [job for job, state in job_states(stack.slurm).items() if state not in OVER]
-    if left:
-        stack.slurm.run("scancel", *left, check=False)
-    wait_for(lambda: not holding(stack))

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 from tests.conftest import missing
-from tests.e2e.ledger import assert_all_completed, job_states, submit, wait_until_over
+from tests.e2e.ledger import assert_all_completed, clear, job_states, submit, wait_until_over
 from tests.e2e.two_nodes import LEASE_S, NODES
 
 from roost_demo.stack import Stack
@@ -48,13 +48,13 @@ class Clock:
         if not self._library.exists():
             compile_ = ("gcc", "-shared", "-fPIC", "-O1", "-o", str(self._library), str(SOURCE))
             subprocess.run([*compile_, "-ldl"], check=True)
-        self.ahead_s = 0
+        self.ahead_s = self.latest_s = 0
         self._file.write_bytes(bytes(8))
         self._file.chmod(0o644)
 
     def set(self, ahead_s: int, settle_s: float = 2.0) -> None:
         """Set it this much ahead of the machine's, and wait until every daemon has looked at it."""
-        self.ahead_s = ahead_s
+        self.ahead_s, self.latest_s = ahead_s, max(ahead_s, self.latest_s)
         with self._file.open("r+b") as file:
             file.write(struct.pack("=q", ahead_s))
         time.sleep(settle_s)
@@ -140,7 +140,7 @@ def host(folder: Path) -> OtherHost:
 
 
 @pytest.fixture(scope="module")
-def site(folder: Path, host: OtherHost) -> Iterator[tuple[Stack, Clock]]:
+def cluster(folder: Path, host: OtherHost) -> Iterator[tuple[Stack, Clock]]:
     clock, settings = Clock(folder), {"slurm": {"bin_dir": str(host.bin)}}
     try:
         with Stack(NODES, lease_s=LEASE_S, settings=settings, amend_plan=clock.plan) as stack:
@@ -149,14 +149,26 @@ def site(folder: Path, host: OtherHost) -> Iterator[tuple[Stack, Clock]]:
         missing(str(error))
 
 
+@pytest.fixture
+def site(cluster: tuple[Stack, Clock]) -> Iterator[tuple[Stack, Clock]]:
+    """The cluster without jobs, its clock never behind what it was: also after a failed test."""
+    stack, clock = cluster
+    try:
+        yield cluster
+    finally:
+        if clock.ahead_s < clock.latest_s:
+            clock.set(clock.latest_s)
+        clear(stack)
+
+
 def test_every_job_runs_when_the_clock_is_set_forward(
     site: tuple[Stack, Clock],
 ) -> None:
     stack, clock = site
-    for ahead_s in (HOUR_S, 2 * HOUR_S):
+    for _ in range(2):
         jobs = {submit(stack.slurm, "--gres=gpu:8", command="sleep 6"): 8 for _ in range(2)}
         jobs |= {submit(stack.slurm, f"--gres=gpu:{count}"): count for count in (2, 4, 8)}
-        clock.set(ahead_s)
+        clock.set(clock.ahead_s + HOUR_S)
         jobs |= {submit(stack.slurm, "--gres=gpu:3"): 3}
         wait_until_over(stack.slurm, jobs, REQUEUED_S)
         assert_all_completed(stack.slurm, jobs)
@@ -170,21 +182,21 @@ def test_a_begin_time_holds_by_the_clock_that_is_set(site: tuple[Stack, Clock]) 
     wait_until_over(stack.slurm, others, 120.0)
     assert_all_completed(stack.slurm, others)
     assert job_states(stack.slurm)[job_id] == "PENDING"
-    clock.set(3 * HOUR_S)
+    clock.set(clock.ahead_s + HOUR_S)
     wait_until_over(stack.slurm, [job_id], 120.0)
     assert_all_completed(stack.slurm, {job_id: 2})
 
 
 def test_no_job_is_lost_while_the_clock_is_set_back(site: tuple[Stack, Clock]) -> None:
     stack, clock = site
-    clock.set(4 * HOUR_S)
+    clock.set(clock.ahead_s + HOUR_S)
     jobs = {submit(stack.slurm, "--gres=gpu:8", command="sleep 4"): 8 for _ in range(3)}
-    clock.set(3 * HOUR_S)
+    clock.set(clock.ahead_s - HOUR_S)
     jobs |= {submit(stack.slurm, f"--gres=gpu:{count}"): count for count in (2, 3)}
     time.sleep(2 * LEASE_S)
     assert jobs.keys() <= job_states(stack.slurm).keys()
     assert is_served(stack)
-    clock.set(4 * HOUR_S)
+    clock.set(clock.latest_s)
     wait_until_over(stack.slurm, jobs, 120.0)
     assert_all_completed(stack.slurm, jobs)
 

@@ -4,10 +4,9 @@ import random
 import signal
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-from tests.e2e.ledger import assert_all_completed, submit, wait_until_over
+from tests.e2e.ledger import assert_all_completed, submit, wait_for_death, wait_until_over
 from tests.e2e.two_nodes import mended_afterwards, submit_all, two_nodes
 
 from roost_demo.stack import Stack
@@ -55,20 +54,6 @@ def test_takes_over_from_its_dead_self(roostd: Stack, point: str) -> None:
     roostd.start_roostd()
     wait_until_over(roostd.slurm, jobs, 120.0)
     assert_all_completed(roostd.slurm, jobs)
-
-
-def wait_for_death(pid: int) -> None:
-    deadline_s = time.monotonic() + 60.0
-    while is_running(pid):
-        assert time.monotonic() < deadline_s, "roostd never came by the fail point"
-        time.sleep(0.05)
-
-
-def is_running(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
 
 
 def test_survives_kills_at_random_instants(roostd: Stack) -> None:

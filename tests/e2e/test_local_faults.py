@@ -4,13 +4,19 @@ import os
 import re
 import signal
 import stat
-import time
 from collections.abc import Collection, Iterator
 from datetime import datetime
 from pathlib import Path
 
 import pytest
-from tests.e2e.ledger import assert_all_completed, outcomes, submit, until, wait_until_over
+from tests.e2e.ledger import (
+    assert_all_completed,
+    let_beat_age,
+    outcomes,
+    submit,
+    until,
+    wait_until_over,
+)
 from tests.e2e.two_nodes import LEASE_S, mended_afterwards, submit_all, two_nodes
 
 from roost_demo.stack import Stack
@@ -104,7 +110,7 @@ def test_a_stopped_daemon_holds_nothing_past_its_lease(roostd: Stack) -> None:
     os.kill(roostd.roostd_pid, signal.SIGSTOP)
     try:
         wait_until_over(roostd.slurm, jobs, 120.0)
-        time.sleep(16.0)  # by now the heartbeat is stale
+        let_beat_age(roostd)
         late = submit(roostd.slurm, "--gres=gpu:2")
         assert lease_of(roostd, late) <= ROUNDING_S
         wait_until_over(roostd.slurm, [late], 60.0)
@@ -134,19 +140,15 @@ def lease_of(stack: Stack, job_id: str) -> float:
 
 @pytest.mark.parametrize("fault", ["exit 1", "sleep 60"], ids=["fails", "hangs"])
 def test_scontrol_that_fails_or_hangs_costs_time_and_no_job(
-    stack: Stack, tmp_path: Path, fault: str
+    roostd: Stack, tmp_path: Path, fault: str
 ) -> None:
     """Every third update goes wrong, before or after slurmctld has done it."""
-    stack.stop_roostd()
+    roostd.stop_roostd()
     bin_dir = make_faulty_commands(tmp_path, fault)
-    stack.start_roostd(ROOST_SLURM_BIN_DIR=str(bin_dir), ROOST_SLURM_COMMAND_TIMEOUT_S="1.5")
-    try:
-        jobs = submit_all(stack) | submit_all(stack)
-        wait_until_over(stack.slurm, jobs, 100.0)
-        assert_all_completed(stack.slurm, jobs)
-    finally:
-        stack.stop_roostd()
-        stack.start_roostd()
+    roostd.start_roostd(ROOST_SLURM_BIN_DIR=str(bin_dir), ROOST_SLURM_COMMAND_TIMEOUT_S="1.5")
+    jobs = submit_all(roostd) | submit_all(roostd)
+    wait_until_over(roostd.slurm, jobs, 100.0)
+    assert_all_completed(roostd.slurm, jobs)
 
 
 def test_a_job_with_an_absurd_range_of_nodes_stalls_nothing(roostd: Stack) -> None:

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import grpc
 import pytest
-from tests.e2e.ledger import planned, until
-from tests.e2e.two_nodes import two_nodes
+from tests.e2e.ledger import has_roostd, planned, until
+from tests.e2e.two_nodes import mended_afterwards, two_nodes
 
 from roost_demo.stack import Stack
 from roost_proto.v1 import mode_pb2, mode_pb2_grpc, operator_pb2
@@ -18,9 +18,19 @@ EIGHT = ",".join(f"gpu:g{index}:1" for index in range(8))
 
 
 @pytest.fixture(scope="module")
-def stack() -> Iterator[Stack]:
+def cluster() -> Iterator[Stack]:
     with two_nodes() as running:
         yield running
+
+
+@pytest.fixture
+def stack(cluster: Stack) -> Iterator[Stack]:
+    with mended_afterwards(cluster):
+        try:
+            yield cluster
+        finally:
+            if has_roostd(cluster):
+                _set_mode(cluster, operator_pb2.MODE_ENFORCE)
 
 
 def test_a_requeued_job_is_released_without_the_pin_that_roostd_has_forgotten(
@@ -40,9 +50,7 @@ def test_a_requeued_job_is_released_without_the_pin_that_roostd_has_forgotten(
     slurm.run("scontrol", "release", job_id)
     until(lambda: _is_known_as_waiting(stack, job_id), "roostd lets it wait", 120.0)
 
-    with grpc.insecure_channel(f"unix:{stack.folder}/admin.sock") as channel:
-        request = mode_pb2.SetModeRequest(partition="main", mode=operator_pb2.MODE_SHADOW)
-        mode_pb2_grpc.ModeAdminStub(channel).SetMode(request)
+    _set_mode(stack, operator_pb2.MODE_SHADOW)
 
     until(lambda: _detail(stack, job_id).admin_comment.startswith("roost:let-go"), "released")
     assert _detail(stack, job_id).required_nodes == ""
@@ -50,6 +58,12 @@ def test_a_requeued_job_is_released_without_the_pin_that_roostd_has_forgotten(
     slurm.wait_for_state(job_id, "RUNNING")
     ((held,),) = [[share.node for share in _detail(stack, job_id).allocated]]
     assert held == other
+
+
+def _set_mode(stack: Stack, mode: operator_pb2.Mode.ValueType) -> None:
+    with grpc.insecure_channel(f"unix:{stack.folder}/admin.sock") as channel:
+        request = mode_pb2.SetModeRequest(partition="main", mode=mode)
+        mode_pb2_grpc.ModeAdminStub(channel).SetMode(request)
 
 
 def _take_whole(stack: Stack, name: str) -> str:

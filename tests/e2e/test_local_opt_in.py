@@ -10,6 +10,7 @@ import pytest
 from tests.conftest import missing
 from tests.e2e.ledger import (
     assert_all_completed,
+    cleared,
     job_states,
     planned,
     submit,
@@ -34,12 +35,18 @@ PATIENCE_S = 100.0
 
 
 @pytest.fixture(scope="module")
-def stack() -> Iterator[Stack]:
+def cluster() -> Iterator[Stack]:
     try:
         with Stack(NODES, lease_s=LEASE_S, settings=SETTINGS) as running:
             yield running
     except LocalSlurmUnavailable as error:
         missing(str(error))
+
+
+@pytest.fixture
+def stack(cluster: Stack) -> Iterator[Stack]:
+    with cleared(cluster):
+        yield cluster
 
 
 def reason(stack: Stack, job_id: str) -> str:

@@ -20,6 +20,7 @@ from tests.daemon.slurm.slurm_clusters import (
     placement,
     started,
 )
+from tests.e2e.ledger import end_jobs
 
 from roost_engine.domain.model import JobId
 from roost_slurm.hooks import heartbeat
@@ -34,11 +35,15 @@ UNITS = Path(__file__).parents[2] / "slurm_glue" / "systemd"
 DEAD_S = 60  # how old the last beat is
 
 
+@pytest.fixture(scope="module")
+def real(local_slurm_factory: LocalSlurmFactory) -> LocalSlurm:
+    return local_slurm_factory(PLAN)
+
+
 @pytest.fixture
-def slurm(local_slurm_factory: LocalSlurmFactory) -> Iterator[LocalSlurm]:
-    real = local_slurm_factory(PLAN)
+def slurm(real: LocalSlurm) -> Iterator[LocalSlurm]:
     yield real
-    real.run("scancel", "--user=root")
+    end_jobs(real)
 
 
 def unit(name: str) -> configparser.ConfigParser:

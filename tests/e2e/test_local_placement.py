@@ -10,6 +10,7 @@ from tests.conftest import missing
 from tests.e2e.ledger import (
     assert_all_completed,
     assert_none_twice,
+    cleared,
     outcomes,
     planned,
     submit,
@@ -37,12 +38,18 @@ NODES = (
 
 
 @pytest.fixture(scope="module")
-def stack() -> Iterator[Stack]:
+def cluster() -> Iterator[Stack]:
     try:
         with Stack(NODES, model_names=("a100", "h100"), lease_s=LEASE_S) as running:
             yield running
     except LocalSlurmUnavailable as error:
         missing(str(error))
+
+
+@pytest.fixture
+def stack(cluster: Stack) -> Iterator[Stack]:
+    with cleared(cluster):
+        yield cluster
 
 
 @pytest.mark.parametrize(
@@ -163,17 +170,19 @@ def explained(stack: Stack, job_id: str) -> operator_pb2.Job:
 def test_prefers_the_quieter_of_equal_places(stack: Stack) -> None:
     noisy = GpuSettings(sm_frac=0.9, memory_activity_frac=0.8)
     quiet = GpuSettings(sm_frac=0.0, memory_activity_frac=0.0)
-    for name, other in (("n1", "n2"), ("n2", "n1")):
-        for gpu in range(8):
-            stack.drivers[name].set(gpu, noisy)
-            stack.drivers[other].set(gpu, quiet)
-        wait_for_load(stack, name, other)
-        job_id = submit(stack.slurm, "--gres=gpu:a100:2")
-        wait_until_over(stack.slurm, [job_id], 60.0)
-        assert set(planned(stack, job_id)) == {other}
-    for name in ("n1", "n2"):
-        for gpu in range(8):
-            stack.drivers[name].set(gpu, quiet)
+    try:
+        for name, other in (("n1", "n2"), ("n2", "n1")):
+            for gpu in range(8):
+                stack.drivers[name].set(gpu, noisy)
+                stack.drivers[other].set(gpu, quiet)
+            wait_for_load(stack, name, other)
+            job_id = submit(stack.slurm, "--gres=gpu:a100:2")
+            wait_until_over(stack.slurm, [job_id], 60.0)
+            assert set(planned(stack, job_id)) == {other}
+    finally:
+        for name in ("n1", "n2"):
+            for gpu in range(8):
+                stack.drivers[name].set(gpu, quiet)
 
 
 def wait_for_load(stack: Stack, noisy: str, quiet: str) -> None:
@@ -217,8 +226,8 @@ def test_goes_on_without_a_probe(stack: Stack) -> None:
         stack.start_probe("n4")
 
 
-def test_explains_a_job_that_waits(stack: Stack) -> None:
-    is_seen = stack.folder / "waiting-is-seen"
+def test_explains_a_job_that_waits(stack: Stack, tmp_path: Path) -> None:
+    is_seen = tmp_path / "seen"
     filling = [submit(stack.slurm, "--gres=gpu:8", command=until_exists(is_seen)) for _ in range(4)]
     waiting = submit(stack.slurm, "--gres=gpu:8")
     until(

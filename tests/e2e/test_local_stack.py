@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 from tests.conftest import missing
-from tests.e2e.ledger import outcomes, submit, wait_until_over
+from tests.e2e.ledger import cleared, outcomes, submit, wait_until_over
 from tests.e2e.test_local_preemption import assert_lost_no_more_than_an_interval, resumptions, train
 
 from roost_demo.stack import NodeKind, Stack
@@ -20,12 +20,18 @@ SETTINGS = {
 
 
 @pytest.fixture(scope="module")
-def stack() -> Iterator[Stack]:
+def cluster() -> Iterator[Stack]:
     try:
         with Stack([NodeKind(name="n1", topology="bridges8")], settings=SETTINGS) as running:
             yield running
     except LocalSlurmUnavailable as error:
         missing(str(error))
+
+
+@pytest.fixture
+def stack(cluster: Stack) -> Iterator[Stack]:
+    with cleared(cluster):
+        yield cluster
 
 
 def test_a_newcomer_displaces_the_job_that_has_had_more_service(stack: Stack) -> None:

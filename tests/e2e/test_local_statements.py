@@ -7,7 +7,6 @@ before roostd and after it, and only where both answers are alike was it still m
 
 import random
 import re
-import socket
 import time
 import urllib.request
 from collections.abc import Iterator
@@ -20,6 +19,7 @@ from roost_demo.stack import NodeKind, Stack
 from roost_proto.v1 import operator_pb2 as pb
 from roost_slurm.testing.availability import LocalSlurmUnavailable
 from roost_slurm.testing.local_slurm import LocalSlurmFailed
+from roost_slurm.testing.ports import claim
 from roost_slurm.text.hostlist import expand
 from roost_slurm.text.tres import parse_indices
 
@@ -66,22 +66,22 @@ class Facts:
     free: dict[str, int]
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port
-
-
-METRICS_PORT = free_port()
+@pytest.fixture(scope="module")
+def metrics_port() -> Iterator[int]:
+    """A port that is this test's: one of the kernel's choice may go to another program."""
+    claimed = claim(1)
+    assert claimed is not None
+    port, lock = claimed
+    with lock:
+        yield port
 
 
 @pytest.fixture(scope="module", params=["enforce", "shadow"])
-def stack(request: pytest.FixtureRequest) -> Iterator[Stack]:
+def stack(request: pytest.FixtureRequest, metrics_port: int) -> Iterator[Stack]:
     settings = {
         "partitions": {"main": {"mode": request.param}},
         "slurm": {"poll_interval_s": 2.0},
-        "listen": {"metrics": f"127.0.0.1:{METRICS_PORT}"},
+        "listen": {"metrics": f"127.0.0.1:{metrics_port}"},
     }
     try:
         with Stack(NODES, lease_s=20, settings=settings) as running:
@@ -221,22 +221,24 @@ def check_while_still(stack: Stack, mode: str) -> None:
             time.sleep(0.3)
 
 
-def metric(name: str) -> float:
-    with urllib.request.urlopen(f"http://127.0.0.1:{METRICS_PORT}/metrics") as answer:
+def metric(port: int, name: str) -> float:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
         found = re.search(rf"^{re.escape(name)} (\S+)$", answer.read().decode(), re.MULTILINE)
     return float(found[1]) if found else 0.0
 
 
-def test_what_roostd_says_is_what_slurm_says(stack: Stack, request: pytest.FixtureRequest) -> None:
+def test_what_roostd_says_is_what_slurm_says(
+    stack: Stack, metrics_port: int, request: pytest.FixtureRequest
+) -> None:
     mode, rng = request.node.callspec.params["stack"], random.Random(SEED)
     for number in range(BURST_COUNT):
         burst(stack, rng, is_first=not number)
         check_while_still(stack, mode)
     deadline_s = time.monotonic() + AGREE_S
-    while metric('roost_jobs{state="running"}') != len(agreed(stack)[0].running):
+    while metric(metrics_port, 'roost_jobs{state="running"}') != len(agreed(stack)[0].running):
         assert time.monotonic() < deadline_s
         time.sleep(0.5)
     if mode == "enforce":
-        assert metric("roost_allocation_mismatches_total") == 0
+        assert metric(metrics_port, "roost_allocation_mismatches_total") == 0
     else:
-        assert metric('roost_watched_starts_total{gpus="other"}') > 0
+        assert metric(metrics_port, 'roost_watched_starts_total{gpus="other"}') > 0

@@ -12,6 +12,7 @@ import pytest
 from tests.conftest import missing
 from tests.e2e.ledger import (
     assert_all_completed,
+    cleared,
     planned,
     submit,
     wait_until_over,
@@ -48,7 +49,7 @@ def trace_slice() -> list[tuple[float, float, int]]:
 
 
 @pytest.fixture(scope="module")
-def stack() -> Iterator[Stack]:
+def cluster() -> Iterator[Stack]:
     if not TRACE.exists():
         pytest.skip(f"no {TRACE}; set ROOST_DATA_DIR to the folder that has jobs/")
     try:
@@ -56,6 +57,12 @@ def stack() -> Iterator[Stack]:
             yield running
     except LocalSlurmUnavailable as error:
         missing(str(error))
+
+
+@pytest.fixture
+def stack(cluster: Stack) -> Iterator[Stack]:
+    with cleared(cluster):
+        yield cluster
 
 
 @pytest.mark.timeout(280)

@@ -12,6 +12,7 @@ import pytest
 import yaml
 from tests.e2e.ledger import (
     assert_all_completed,
+    cleared,
     submit,
     until,
     until_exists,
@@ -26,9 +27,15 @@ pytestmark = [pytest.mark.slurm, pytest.mark.nvml, pytest.mark.timeout(240)]
 
 
 @pytest.fixture(scope="module")
-def stack() -> Iterator[Stack]:
+def cluster() -> Iterator[Stack]:
     with two_nodes() as running:
         yield running
+
+
+@pytest.fixture
+def stack(cluster: Stack) -> Iterator[Stack]:
+    with cleared(cluster):
+        yield cluster
 
 
 class Second:
@@ -68,10 +75,10 @@ class Second:
         self.process.wait(60.0)
 
 
-def test_only_the_roostd_whose_heartbeat_slurm_reads_steers(stack: Stack) -> None:
+def test_only_the_roostd_whose_heartbeat_slurm_reads_steers(stack: Stack, tmp_path: Path) -> None:
     second = Second(stack, stack.folder / "other", stack.folder / "other-state")
     try:
-        is_told = stack.folder / "fault-is-told"  # the second one sees leases of waiting jobs alone
+        is_told = tmp_path / "told"  # the second one sees leases of waiting jobs alone
         filling = until_exists(is_told)
         jobs = {submit(stack.slurm, "--gres=gpu:8", command=filling): 8 for _ in range(2)}
         jobs |= {submit(stack.slurm, f"--gres=gpu:{count}"): count for count in (1, 2, 4, 8, 3)}

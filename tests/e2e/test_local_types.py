@@ -1,10 +1,12 @@
 """Jobs that Slurm 22.05 gives only the GPU indices of their first pin: they start all the same."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import pytest
 from tests.conftest import missing
-from tests.e2e.ledger import planned, until
+from tests.e2e.ledger import cleared, planned, until
+from tests.e2e.site.bed import occupy
 
 from roost_demo.stack import NodeKind, Stack
 from roost_proto.v1 import operator_pb2 as pb
@@ -14,13 +16,14 @@ from roost_slurm.text.versions import parse_version, traits_of
 pytestmark = [pytest.mark.slurm, pytest.mark.nvml]
 
 NODES = (NodeKind(name="n1", topology="bridges8"), NodeKind(name="n2", topology="bridges8"))
-HAND_OVER_S = 4.0
+HAND_OVER_S = 8.0  # so long a busy machine may take to see that the job waits
+SETTINGS = {"slurm": {"hand_over_s": HAND_OVER_S, "poll_interval_s": 1.0}}
 
 
 @pytest.fixture(scope="module")
 def stack() -> Iterator[Stack]:
     try:
-        with Stack(NODES, settings={"slurm": {"hand_over_s": HAND_OVER_S}}) as running:
+        with Stack(NODES, settings=SETTINGS) as running:
             if traits_of(parse_version(running.slurm.run("scontrol", "--version"))).can_untype:
                 pytest.skip("this release gives a pinned job other GPUs")
             yield running
@@ -28,25 +31,33 @@ def stack() -> Iterator[Stack]:
         missing(str(error))
 
 
+@dataclass(frozen=True, slots=True)
+class Requeued:
+    """A job that ran and is held now, while another job has the GPUs that it had.
+
+    Attributes:
+        other: the node where it did not run.
+        indices: of the GPUs that it had.
+    """
+
+    job_id: str
+    other: str
+    indices: tuple[int, ...]
+
+
 @pytest.fixture
-def requeued(stack: Stack) -> Iterator[str]:
-    """A job that ran on GPUs 0 and 1 of n1 and waits again, while another job has these."""
-    job_id = stack.slurm.submit("--gres=gpu:2")
-    stack.slurm.wait_for_state(job_id, "RUNNING")
-    assert planned(stack, job_id) == {"n1": (0, 1)}
-    stack.slurm.run("scontrol", "requeue", job_id)
-    stack.slurm.wait_for_state(job_id, "PENDING")
-    take(stack, "n1")
-    yield job_id
-    stack.slurm.run("scancel", "--user=root")
-    until(lambda: not stack.slurm.run("squeue", "-h"), "the queue is empty")
-
-
-def take(stack: Stack, node: str) -> str:
-    """Have a job that names its GPUs itself, so that Roost leaves it to Slurm, run on 0 and 1."""
-    job_id = stack.slurm.submit("--gres=gpu:g0:1,gpu:g1:1", f"--nodelist={node}")
-    stack.slurm.wait_for_state(job_id, "RUNNING")
-    return job_id
+def requeued(stack: Stack) -> Iterator[Requeued]:
+    with cleared(stack):
+        job_id = stack.slurm.submit("--gres=gpu:2")
+        stack.slurm.wait_for_state(job_id, "RUNNING")
+        # Any node: where the probe of one is silent, as on a busy machine, another one is better.
+        ((node, indices),) = planned(stack, job_id).items()
+        # Held, or roostd would place it again while the other job is being submitted.
+        stack.slurm.run("scontrol", "requeuehold", job_id)
+        stack.slurm.wait_for_state(job_id, "PENDING")
+        occupy(stack, node, indices)
+        (other,) = {kind.name for kind in NODES} - {node}
+        yield Requeued(job_id, other, indices)
 
 
 def explain(stack: Stack, job_id: str) -> pb.Explanation:
@@ -54,31 +65,34 @@ def explain(stack: Stack, job_id: str) -> pb.Explanation:
 
 
 def test_a_requeued_job_starts_on_the_same_indices_of_another_node(
-    stack: Stack, requeued: str
+    stack: Stack, requeued: Requeued
 ) -> None:
-    stack.slurm.wait_for_state(requeued, "RUNNING")
-    assert planned(stack, requeued) == {"n2": (0, 1)}
-    until(lambda: bool(explain(stack, requeued).job.allocated), "roostd sees it run")
-    told = explain(stack, requeued).job
+    job_id = requeued.job_id
+    stack.slurm.run("scontrol", "release", job_id)
+    stack.slurm.wait_for_state(job_id, "RUNNING")
+    assert planned(stack, job_id) == {requeued.other: requeued.indices}
+    until(lambda: bool(explain(stack, job_id).job.allocated), "roostd sees it run")
+    told = explain(stack, job_id).job
     assert told.allocated == told.planned
 
 
 def test_a_job_whose_indices_are_busy_everywhere_is_handed_over(
-    stack: Stack, requeued: str
+    stack: Stack, requeued: Requeued
 ) -> None:
-    holder = take(stack, "n2")
-    told = list[pb.Job]()
+    job_id, told = requeued.job_id, list[pb.Job]()
+    holder = occupy(stack, requeued.other, requeued.indices)
+    stack.slurm.run("scontrol", "release", job_id)
+    sentence = f"waits for GPUs {','.join(map(str, requeued.indices))} of a node"
 
     def is_told() -> bool:
-        told[:] = [explain(stack, requeued).job]
-        return "waits for GPUs 0,1 of a node" in told[0].reason
+        told[:] = [explain(stack, job_id).job]
+        return sentence in told[0].reason
 
     until(is_told, "it says so")
     assert 0.0 < told[0].wait_left_s <= HAND_OVER_S
-    until(lambda: "roost:let-go" in stack.slurm.show_job(requeued), "it is Slurm's")
-    shown = stack.slurm.show_job(requeued)
-    assert "ReqNodeList=(null)" in shown
-    until(lambda: "was pinned and released" in explain(stack, requeued).job.reason, "it says why")
+    until(lambda: "roost:let-go" in stack.slurm.show_job(job_id), "it is Slurm's")
+    assert "ReqNodeList=(null)" in stack.slurm.show_job(job_id)
+    until(lambda: "was pinned and released" in explain(stack, job_id).job.reason, "it says why")
     stack.slurm.run("scancel", holder)
-    stack.slurm.wait_for_state(requeued, "RUNNING")
-    assert "Nodes=n2" in stack.slurm.show_job(requeued)
+    stack.slurm.wait_for_state(job_id, "RUNNING")
+    assert f"Nodes={requeued.other} " in stack.slurm.show_job(job_id)

@@ -9,7 +9,7 @@ from datetime import datetime
 import grpc
 import pytest
 from tests.conftest import missing
-from tests.e2e.ledger import until
+from tests.e2e.ledger import has_roostd, known_jobs, until
 
 from roost_demo.stack import NodeKind, Stack
 from roost_proto.v1 import operator_pb2 as pb
@@ -53,9 +53,14 @@ def job_id(stack: Stack) -> Iterator[str]:
     job_id = stack.slurm.submit(
         "--gpus=6", "-N1-2", "-n2", "--comment=roost:modle=bert,checkpoint=soon"
     )
-    until(lambda: SENTENCE in stack.slurm.show_job(job_id), "it says what it waits for")
-    yield job_id
-    stack.slurm.run("scancel", job_id, check=False)
+    try:
+        until(lambda: SENTENCE in stack.slurm.show_job(job_id), "it says what it waits for")
+        yield job_id
+    finally:
+        if not has_roostd(stack):
+            stack.start_roostd()
+        stack.slurm.run("scancel", job_id, check=False)
+        until(lambda: job_id not in known_jobs(stack), "roostd has seen its end")
 
 
 def explain(stack: Stack, job_id: str) -> pb.Explanation:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tests.conftest import missing
-from tests.e2e.ledger import submit, without_node_hooks
+from tests.e2e.ledger import clear, submit, without_node_hooks
 
 from roost_demo.stack import NodeKind, Stack
 from roost_slurm.testing.availability import LocalSlurmUnavailable
@@ -30,10 +30,13 @@ def two_nodes() -> Iterator[Stack]:
 
 @contextmanager
 def mended_afterwards(stack: Stack) -> Iterator[Stack]:
-    """Whatever a test does to the daemon, the next one finds it fresh and healthy."""
-    yield stack
-    stack.stop_roostd(signal.SIGKILL)
-    stack.start_roostd()
+    """Whatever a test does to the daemon, the next one finds it fresh and healthy, and no job."""
+    try:
+        yield stack
+    finally:
+        stack.stop_roostd(signal.SIGKILL)
+        stack.start_roostd()
+        clear(stack)
 
 
 def submit_all(stack: Stack) -> dict[str, int]:

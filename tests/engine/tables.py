@@ -12,6 +12,7 @@ from roost_engine.policies.heuristics import PriorityOrder
 from roost_engine.policies.slots import FaultLog, GateSlot, OrderSlot
 from roost_engine.table.invariants import check_invariants
 from roost_engine.table.job_table import JobTable
+from roost_engine.table.refusals import refuse
 from roost_engine.testing.builders import node
 from roost_engine.testing.fakes import ScriptedGate
 
@@ -63,5 +64,5 @@ class Tables:
         check_invariants(self.table)
 
     def refuse(self, job_id: JobId, at_s: float) -> None:
-        self.table.refuse(job_id, "node busy", at_s, self.actions)
+        refuse(self.table, job_id, "node busy", at_s, self.actions)
         check_invariants(self.table)

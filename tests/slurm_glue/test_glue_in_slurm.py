@@ -192,14 +192,22 @@ def test_the_spool_tells_submission_start_and_end(cluster: LocalSlurm, live: Run
     job = cluster.submit("--gres=gpu:1", script="true")
     cluster.run("scontrol", "update", f"jobid={job}", "StartTime=now")
     wanted = ["submit 0 main", f"start {job}", f"end {job}"]
-    _wait_until(lambda: live.spool_lines() == wanted, f"not {wanted}")
+    _wait_until(lambda: spooled(live, job) == wanted, f"not {wanted}")
+
+
+def spooled(live: Runtime, job: str) -> list[str]:
+    """Submissions and what was told of a job and its tasks: an earlier job's end may come late."""
+    words = [line.split() for line in live.spool_lines()]
+    return [
+        " ".join(line) for line in words if line[0] == "submit" or line[1].partition("_")[0] == job
+    ]
 
 
 def test_array_tasks_are_spooled_by_their_own_id(cluster: LocalSlurm, live: Runtime) -> None:
     live.spool_file.write_text("")
     job = cluster.submit("--array=4-5", script="true")
     wanted = {f"{word} {job}_{task}" for word in ("start", "end") for task in (4, 5)}
-    _wait_until(lambda: set(live.spool_lines()) == wanted, f"not {wanted}")
+    _wait_until(lambda: set(spooled(live, job)) - {"submit 0 main"} == wanted, f"not {wanted}")
 
 
 def test_the_job_map_lives_as_long_as_the_job(cluster: LocalSlurm, live: Runtime) -> None:
@@ -265,10 +273,10 @@ def test_a_user_needs_no_access_to_anything(cluster: LocalSlurm, live: Runtime) 
     as_nobody = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
     answer = cluster.run(*as_nobody, "sbatch", "--parsable", "--gres=gpu:2", "--wrap", "id -u")
     job = answer.strip()
-    assert live.spool_lines() == ["submit 65534 main"]
+    assert "submit 65534 main" in live.spool_lines()
     cluster.run("scontrol", "update", f"jobid={job}", "StartTime=now")
     cluster.wait_for_state(job, "COMPLETED")
-    assert cluster.run("sinfo", "-h", "-o", "%T").split() == ["idle"]
+    _wait_until(lambda: cluster.run("sinfo", "-h", "-o", "%T") == "idle\n", "a node is not idle")
 
 
 def test_its_cost_can_be_measured_inside_slurmctld(live: Runtime) -> None:

@@ -4,10 +4,12 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.conftest import LocalSlurmFactory
+from tests.e2e.ledger import end_jobs
 
 from roost_slurm.testing.cluster_plan import ClusterPlan, NodePlan, PartitionPlan
 from roost_slurm.testing.local_slurm import LocalSlurm, LocalSlurmFailed
@@ -16,7 +18,7 @@ pytestmark = pytest.mark.slurm
 
 
 @pytest.fixture(scope="module")
-def cluster(local_slurm_factory: LocalSlurmFactory) -> LocalSlurm:
+def running(local_slurm_factory: LocalSlurmFactory) -> LocalSlurm:
     nodes = (
         NodePlan(name="n1", features=("a100",)),
         NodePlan(name="n2", gpu_count=4, cpu_count=8, memory_mib=2000),
@@ -29,6 +31,12 @@ def cluster(local_slurm_factory: LocalSlurmFactory) -> LocalSlurm:
             racks={"rack1": ("n1", "n2"), "rack2": ("cpu1",)},
         )
     )
+
+
+@pytest.fixture
+def cluster(running: LocalSlurm) -> Iterator[LocalSlurm]:
+    yield running
+    end_jobs(running)
 
 
 def test_allocates_typed_gpus_by_index(cluster: LocalSlurm) -> None:

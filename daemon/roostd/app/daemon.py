@@ -17,6 +17,7 @@ from roostd.config.config import Config
 from roostd.config.pair_file import read_shared_pairs
 from roostd.config.reload import check_unchanged
 from roostd.ops.collector import Collector
+from roostd.ops.event_loop import DaemonLoop
 from roostd.ops.files import raise_file_limit
 from roostd.ops.folders import locked, make_folders
 from roostd.ops.heartbeat import HeartbeatWriter
@@ -59,7 +60,8 @@ def serve(config: Config, reload: Callable[[], Config]) -> None:
         RoostError: the daemon could not start, or one of its tasks failed.
     """
     raise_file_limit()
-    asyncio.run(Daemon(config, reload).run())
+    with asyncio.Runner(loop_factory=DaemonLoop) as runner:
+        runner.run(Daemon(config, reload).run())
 
 
 class Daemon:

@@ -6,6 +6,7 @@ from typing import TypeAlias
 
 import structlog
 
+from roost_engine.domain.actions import Place
 from roost_engine.domain.config import FINAL_PIN_AFTER_S, PIN_MARGIN_S
 from roost_engine.domain.pair_correction import PairCorrection
 from roost_engine.engine import Engine, EngineConfig
@@ -20,7 +21,7 @@ from roost_formats.journal.codec import encode
 from roost_formats.journal.records import RunHead
 from roost_formats.models.run_times import load_run_time_model
 from roost_formats.models.score import load_score_policy
-from roostd.app.decision.earlier_waits import waits_of
+from roostd.app.decision.earlier_waits import keep_waits
 from roostd.app.decision.recorder import Recorder
 from roostd.app.observation.knowledge_keeper import KnowledgeKeeper
 from roostd.config.config import Config
@@ -76,10 +77,10 @@ class EngineRuns:
         score, run_times = self._load_score(), self._load_run_times(zero_epoch_s)
         choice, config = state.config.choice, self._engine_config()
         for job_id, record in state.engine.records():
-            place = state.place(job_id, record)
-            if place is not None:
+            if record.placement is not None and record.decision is not None:
+                place = Place(job_id=job_id, placement=record.placement, decision=record.decision)
                 state.earlier_decisions[job_id] = place
-        state.earlier_waits.update(waits_of(state.engine))
+        keep_waits(state)
         plugins = choice.plugins(self.speeds, self._knowledge.up_to_now())
         for note in choice.notes():
             _log.warning("stack_not_in_full_effect", note=note)

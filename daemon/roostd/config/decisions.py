@@ -52,8 +52,8 @@ class OrderSection(Section):
         default=None,
         description="priority (Slurm's), las (least attained GPU-seconds), s-rank (least of the"
         " ideal speed achieved), learned (least expected GPU-seconds), learned-left (least"
-        " expected GPU-seconds left) or known-left (as learned-left where a job of the same user"
-        " and size has ended, else as las); null: the stack's",
+        " expected GPU-seconds left) or known-left (las to eight GPU-hours, then as"
+        " learned-left where a job of the same user and size has ended); null: the stack's",
     )
     index: Annotated[ServiceIndex, Field(strict=False)] = Field(
         default=ServiceIndex.MEAN,

@@ -20,7 +20,7 @@ from roost_engine.domain.topology import LinkMatrix
 from roost_engine.job_record import JobState, KnownJob
 from roost_engine.queue.outlook import Outlook
 from roost_proto.v1 import operator_pb2 as pb
-from roostd.page.slices import Slices
+from roostd.ops.slices import Slices
 from roostd.rpc.messages import daemon_status, explanations, nodes, timers
 from roostd.rpc.messages.jobs import listed_job
 from roostd.rpc.messages.outlook import outlooks

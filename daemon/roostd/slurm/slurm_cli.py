@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from roost_engine.domain.errors import SlurmRefused, SlurmTimeout
-from roost_engine.domain.model import JobId, NodeName, NodeSpec, Placement
+from roost_engine.domain.model import JobId, Placement
 from roost_slurm.guards.seat_guards import is_guard
 from roost_slurm.text import commands
 from roost_slurm.text.commands import Argv
@@ -30,6 +30,7 @@ from roost_slurm.text.stamp import OTHERS, advice, with_eta
 from roost_slurm.text.versions import SlurmVersion, Traits, UnknownVersion, parse_version, traits_of
 from roostd.ops.failpoint import reach
 from roostd.slurm.command import IDS_PER_CALL, CommandRunner, only_gone, update_all
+from roostd.slurm.node_reader import read_nodes
 from roostd.slurm.port import (
     HELD_STATE,
     JobNotWaiting,
@@ -156,35 +157,11 @@ class SlurmCli:
         racks = parse_racks(await self._run(commands.show_topology(), may_fail=True))
         argv = commands.show_nodes()
         text = await self._run(argv)
-        shown = parse_nodes(text)
+        shown, nodes = await read_nodes(text, racks)
         if not shown and _NO_NODES not in text:
             raise SlurmRefused(argv, 0, "no node in it")
         self._hidden.note(shown)
-        return tuple(
-            SlurmNode(
-                spec=NodeSpec(
-                    name=NodeName(node.name),
-                    gpu_count=node.gpu_count,
-                    cpu_count=node.cpu_count,
-                    memory_bytes=node.memory_bytes,
-                    partitions=node.partitions,
-                    rack=racks.get(node.name, ""),
-                    features=node.features,
-                    usable=node.is_open,
-                    asleep=node.is_asleep,
-                    has_seats=node.has_seats,
-                ),
-                state=node.state,
-                reason=node.reason,
-                cpu_allocated_count=node.cpu_allocated_count,
-                memory_allocated_bytes=node.memory_allocated_bytes,
-                socket_count=node.socket_count,
-                is_typed=node.is_typed,
-                used_gpus=node.used_gpus,
-            )
-            for node in shown
-            if node.gpu_count and not node.is_future
-        )
+        return nodes
 
     def forget_limits(self) -> None:
         """See SlurmPort."""

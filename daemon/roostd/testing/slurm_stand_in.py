@@ -7,10 +7,8 @@ where it knows no links. Only the parts of Slurm that Roost uses are implemented
 
 import asyncio
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from enum import Enum
 from typing import Unpack
 
 from roost_engine.domain.errors import SlurmRefused, SlurmTimeout
@@ -34,6 +32,7 @@ from roostd.slurm.request import (
     unpin_calls,
 )
 from roostd.slurm.rules.site_rules import SiteRules
+from roostd.testing.slurm_faults import Fault, Faults
 from roostd.testing.slurm_stand_in_job import (
     FreeNode,
     StandInJob,
@@ -45,14 +44,6 @@ from roostd.testing.slurm_stand_in_job import (
 from roostd.testing.slurm_stand_in_submission import Submission, jobs_of
 
 _VERSION = SlurmVersion(24, 11, 5)
-
-
-class Fault(Enum):
-    """The fault of one call."""
-
-    REFUSED = "Slurm refuses, and nothing happens"
-    LOST_BEFORE = "no answer, and nothing happened"
-    LOST_AFTER = "no answer, but it happened"
 
 
 class SlurmStandIn:
@@ -90,7 +81,7 @@ class SlurmStandIn:
         self._now, self._version, self._accounts_memory = now, version, accounts_memory
         self._jobs: dict[JobId, StandInJob] = {}
         self._last_number = 0
-        self._faults: deque[tuple[str, Fault]] = deque()
+        self._faults = Faults()
 
     # -- users, operators and faults -------------------------------------------------------
 
@@ -146,7 +137,7 @@ class SlurmStandIn:
 
     def inject(self, operation: str, *faults: Fault) -> None:
         """Make the next calls of an operation ("pin", "renew", "queue", ...) fail, in turn."""
-        self._faults.extend((operation, fault) for fault in faults)
+        self._faults.add(operation, *faults)
 
     def state(self, job_id: JobId) -> SlurmJobState | None:
         """Return a job's state; None when it is gone."""
@@ -194,11 +185,11 @@ class SlurmStandIn:
 
     async def ping(self) -> None:
         """See SlurmPort."""
-        self._meet("ping", commands.ping())
+        self._faults.meet("ping", commands.ping())
 
     async def nodes(self) -> tuple[SlurmNode, ...]:
         """See SlurmPort."""
-        self._meet("nodes", commands.show_nodes())
+        self._faults.meet("nodes", commands.show_nodes())
         free = self._free()
         return tuple(
             SlurmNode(
@@ -213,12 +204,12 @@ class SlurmStandIn:
 
     async def first_start(self, question: Argv) -> FirstStart | None:
         """See SlurmPort."""
-        self._meet("first_start", question)
+        self._faults.meet("first_start", question)
         return self.first_starts(question)
 
     async def queue(self) -> QueueSnapshot:
         """See SlurmPort."""
-        self._meet("queue", commands.queue())
+        self._faults.meet("queue", commands.queue())
         self.tick()
         return QueueSnapshot(
             at_epoch_s=self._now(),
@@ -228,7 +219,7 @@ class SlurmStandIn:
 
     async def allocation(self, job_id: JobId) -> tuple[NodeShare, ...]:
         """Return what a job holds now; empty when it holds nothing or is gone."""
-        self._meet("allocation", commands.show_job(job_id))
+        self._faults.meet("allocation", commands.show_job(job_id))
         self.tick()
         job = self._jobs.get(job_id)
         return shares_of(detail(job)) if job is not None else ()
@@ -265,7 +256,7 @@ class SlurmStandIn:
         job, argv = self._jobs.get(job_id), commands.requeue(job_id)
         check_requeuable(job_id, detail(job) if job is not None else None)
         assert job is not None
-        is_answer_lost = self._meet("requeue", argv)
+        is_answer_lost = self._faults.meet("requeue", argv)
         if job.refuses_requeue:
             raise SlurmRefused(argv, 1, "Requested operation is presently disabled")
         self.argvs.append(argv)
@@ -316,17 +307,6 @@ class SlurmStandIn:
         for listener in self.listeners:
             listener(event)
 
-    def _meet(self, operation: str, argv: Argv) -> bool:
-        """Raise the fault that was injected, if any. Returns whether the answer gets lost."""
-        if not self._faults or self._faults[0][0] != operation:
-            return False
-        fault = self._faults.popleft()[1]
-        if fault is Fault.REFUSED:
-            raise SlurmRefused(argv, 1, "injected refusal")
-        if fault is Fault.LOST_BEFORE:
-            raise SlurmTimeout(argv, 0.0)
-        return True
-
     def _waiting(self, job_id: JobId) -> StandInJob:
         job = self._jobs.get(job_id)
         if job is None:
@@ -337,7 +317,7 @@ class SlurmStandIn:
 
     def _update(self, operation: str, argv: Argv) -> None:
         """Do what `scontrol update` does: all of it or nothing; jobs that are gone are skipped."""
-        is_answer_lost = self._meet(operation, argv)
+        is_answer_lost = self._faults.meet(operation, argv)
         self.argvs.append(argv)
         values = dict(word.partition("=")[::2] for word in argv[2:])
         unknown = set(expand(values.get("ReqNodeList", ""))) - set(self._nodes)

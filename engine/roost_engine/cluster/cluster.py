@@ -4,14 +4,13 @@ A node has an index: indices are given in the order in which nodes are first rep
 change. Sets and arrays of nodes are sets and arrays by index.
 """
 
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from roost_engine.cluster.claims import claimable
+from roost_engine.cluster.allocations import Allocations
 from roost_engine.cluster.foreign_memory import ForeignMemory
 from roost_engine.cluster.free_capacity import FreeCapacity
 from roost_engine.cluster.group_ranking import GroupRanking
@@ -20,20 +19,19 @@ from roost_engine.cluster.link_table import MAX_GPUS, LinkTable, mask_of, unknow
 from roost_engine.cluster.loads import NodeLoads
 from roost_engine.cluster.node_sets import NO_NODES, NodeSet, doubled, node_set, node_set_where
 from roost_engine.cluster.racks import Racks
-from roost_engine.cluster.seats import Seats
 from roost_engine.domain.events import LOAD_COLUMNS
-from roost_engine.domain.model import GpuUuid, JobId, NodeName, NodeShare, NodeSpec
+from roost_engine.domain.model import GpuUuid, NodeName, NodeShare, NodeSpec
 from roost_engine.domain.topology import LinkMatrix
 
 _GPU_COUNTS = range(1, MAX_GPUS + 1)
 _USABLE = "nodes that Slurm would use"
 
 
-class Cluster:
+class Cluster(Allocations):
     """All nodes, their GPUs, links and load, and the shares that jobs hold.
 
-    Attributes; arrays are longer than there are nodes, read them through `[: len(self)]` slices:
-        index_of: node index, by name.
+    Attributes, beside those of Allocations; arrays are longer than there are nodes, read them
+    through `[: len(self)]` slices:
         names: by node.
         specs: by node; None once Slurm no longer knows the node.
         uuids: by node, of its GPUs; empty until a probe reports them.
@@ -47,18 +45,47 @@ class Cluster:
         rack_of, rack_nodes: parts of it: by node, the id of its rack; by rack id, its nodes.
         tables: link tables, by kind of node.
         loads: how busy the GPUs are.
-        free: what is free on each node.
         foreign: the GPUs to give out last, as processes of no job use their memory.
         gpu_free, cpu_free, memory_free, groups, sets_in_common: parts of it, see FreeCapacity.
         memo: what other modules derived from the nodes' specs; emptied when a spec changes.
         spec_count: how often a spec changed.
         freed_count: how often take_freed_nodes() found that nodes had gained capacity.
-        change_count: how often something changed that a search for placements reads.
-        seats: the GPUs that one more job may share; None: jobs share none.
     """
 
+    __slots__ = (
+        "__weakref__",
+        "_gained",
+        "_kinds",
+        "_labels",
+        "_rankings",
+        "asleep",
+        "cpu_count",
+        "cpu_free",
+        "faults",
+        "foreign",
+        "freed_count",
+        "gpu_count",
+        "gpu_free",
+        "groups",
+        "kind",
+        "loads",
+        "memo",
+        "memory_bytes",
+        "memory_free",
+        "names",
+        "rack_nodes",
+        "rack_of",
+        "racks",
+        "sets_in_common",
+        "spec_count",
+        "specs",
+        "tables",
+        "usable",
+        "uuids",
+    )
+
     def __init__(self) -> None:
-        self.index_of: dict[NodeName, int] = {}
+        super().__init__(FreeCapacity())
         self.names: list[NodeName] = []
         self.specs: list[NodeSpec | None] = []
         self.uuids: list[tuple[GpuUuid, ...]] = []
@@ -75,18 +102,14 @@ class Cluster:
         self.rack_of, self.rack_nodes = self.racks.of_node, self.racks.nodes
         self._labels = NodeLabels()
         self.loads = NodeLoads()
-        self.free = FreeCapacity()
         self.foreign = ForeignMemory(self.free, self.index_of)
         self.gpu_free, self.cpu_free = self.free.gpus, self.free.cpus
         self.memory_free = self.free.memory_bytes
         self.groups, self.sets_in_common = self.free.groups, self.free.sets_in_common
         self._rankings: dict[int, GroupRanking] = {}  # by number of GPUs
-        self._shares: dict[JobId, tuple[NodeShare, ...]] = {}
-        self._watched: dict[JobId, None] | None = None
         self._gained: NodeSet = NO_NODES
-        self.freed_count = self.change_count = self.spec_count = 0
+        self.freed_count = self.spec_count = 0
         self.memo: dict[Hashable, object] = {}
-        self.seats: Seats | None = None
 
     def __len__(self) -> int:
         return len(self.names)
@@ -235,81 +258,7 @@ class Cluster:
         """Return which nodes have a "partition" or "feature" of that name: bool [node]."""
         return self._labels.nodes_with(what, name)
 
-    # -- allocations -----------------------------------------------------------------------
-
-    def hold(self, job_id: JobId, shares: Iterable[NodeShare]) -> None:
-        """Let a job hold these shares, in place of those it held before."""
-        known_nodes, before = self.index_of, self._shares.get(job_id, ())
-        if shares is before and before:
-            return
-        known = tuple([claimable(share) for share in shares if share.node in known_nodes])
-        if known and known == before:
-            return
-        if before:
-            self._unclaim(before)
-        self._shares.pop(job_id, None)  # so that it comes last
-        self._shares[job_id] = known
-        self._claim(known)
-        self._note_held(job_id, known)
-
-    def _note_held(self, job_id: JobId, shares: tuple[NodeShare, ...]) -> None:
-        self.change_count += 1
-        if self.seats is not None:
-            self.seats.hold(job_id, shares)
-        if self._watched is not None:
-            self._watched[job_id] = None
-
-    def release(self, job_id: JobId) -> bool:
-        """Free what a job holds. Returns whether it held anything."""
-        shares = self._shares.pop(job_id, ())
-        self._unclaim(shares)
-        if shares:
-            self._note_held(job_id, ())
-        return bool(shares)
-
-    def watch_again(self) -> None:
-        """Let the next take_changed_jobs() return every job that holds something."""
-        self._watched = None
-
-    def take_changed_jobs(self) -> Collection[JobId]:
-        """Return the jobs whose allocation changed since the only caller's last call."""
-        changed = self._shares if self._watched is None else self._watched
-        self._watched = {}
-        return tuple(changed)
-
-    @contextmanager
-    def without(self, job_ids: Sequence[JobId]) -> Iterator[None]:
-        """Free what these jobs hold for as long as the context lasts."""
-        with self.without_first(job_ids) as leave_out:
-            leave_out(len(job_ids))
-            yield
-
-    @contextmanager
-    def without_first(self, job_ids: Sequence[JobId]) -> Iterator[Callable[[int], None]]:
-        """Yield a function that sets how many of the jobs hold nothing, at first and at last none.
-
-        A call costs as much as the number changes.
-        """
-        freed, left_out_count = self.free.freed, 0
-
-        def leave_out(count: int) -> None:
-            nonlocal left_out_count
-            for job_id in job_ids[left_out_count:count]:
-                self._unclaim(self.shares(job_id))
-            for job_id in job_ids[count:left_out_count]:
-                self._claim(self.shares(job_id))
-            left_out_count = count
-            self.free.trial_count += 1
-
-        try:
-            yield leave_out
-        finally:
-            leave_out(0)
-            self.free.freed = freed
-
-    def shares(self, job_id: JobId) -> tuple[NodeShare, ...]:
-        """Return what a job holds; empty when nothing."""
-        return self._shares.get(job_id, ())
+    # -- what is free ----------------------------------------------------------------------
 
     def has_free(self, shares: Iterable[NodeShare]) -> bool:
         """Return whether all of these could be held now, on nodes that may be used."""
@@ -323,10 +272,6 @@ class Cluster:
             if self.memory_free[node] < share.memory_bytes:
                 return False
         return True
-
-    def held_jobs(self) -> Collection[JobId]:
-        """Return every job that holds something, in the order in which they began to."""
-        return self._shares.keys()
 
     def take_freed_nodes(self) -> NodeSet:
         """Return the nodes that may have gained capacity since the last call."""
@@ -360,14 +305,6 @@ class Cluster:
             return self.free.gpu_count
         # A node with 3 free GPUs counts once each for at least 1, 2 and 3.
         return sum((self.gpu_free.at_least[gpus] & usable).bit_count() for gpus in _GPU_COUNTS)
-
-    def _claim(self, shares: Iterable[NodeShare]) -> None:
-        for share in shares:
-            self.free.claim(self.index_of[share.node], share)
-
-    def _unclaim(self, shares: Iterable[NodeShare]) -> None:
-        for share in shares:
-            self.free.unclaim(self.index_of[share.node], share)
 
     # -- facts about one node --------------------------------------------------------------
 

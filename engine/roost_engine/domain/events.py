@@ -353,18 +353,15 @@ class Tick:
     at_s: float
 
 
-Event: TypeAlias = (
+OtherEvent: TypeAlias = (
     NodeSeen
     | NodeLost
     | TopologySeen
     | LoadsSeen
     | GpuHealthChanged
     | ForeignMemorySeen
-    | JobQueued
     | JobChanged
     | JobWithdrawn
-    | JobStarted
-    | JobEnded
     | PlacementRefused
     | JobsStopped
     | PreemptionRefused
@@ -376,5 +373,5 @@ Event: TypeAlias = (
     | QuotasSeen
     | SharesSeen
     | PairsSeen
-    | Tick
 )
+Event: TypeAlias = JobQueued | JobStarted | JobEnded | Tick | OtherEvent

@@ -24,6 +24,8 @@ from roost_engine.placement.options import (
     node_features,
 )
 
+_NODE = Tier.NODE  # an enum looks its members up by a call
+
 
 class Listing(NamedTuple):
     """The candidates one by one, in the order that settles ties.
@@ -95,7 +97,7 @@ class Candidates:
             hints: see the class.
         """
         self.shape, self.options, self.hints = shape, options, hints
-        self.tier = Tier.NODE
+        self.tier = _NODE
         if options and isinstance(options[0], GangOption):
             self.tier = min([option.tier for option in options if isinstance(option, GangOption)])
         self._exclusions = exclusions
@@ -205,7 +207,7 @@ class Candidates:
         names, shape = self._names, self.shape
         if isinstance(option, NodeOption):
             mask = option.choice.masks.item(subset)
-            return Placement((names[node],), indices_of(mask), shape, Tier.NODE)
+            return Placement((names[node],), indices_of(mask), shape, _NODE)
         mask = option.parts[0][2]
         is_gang = all(part[2] == mask for part in option.parts)
         if is_gang and mask.bit_count() == shape.gpus_per_node:

@@ -30,6 +30,7 @@ from roost_engine.placement.options import GangOption, Load
 
 INDEX_SET_COUNT = 4  # index sets offered per rack and across racks
 RACK_COUNT = 4  # racks whose nodes are offered as a gang
+_RACK, _CLUSTER = Tier.RACK, Tier.CLUSTER  # an enum looks its members up by a call
 _FEW = 64  # up to so many racks or nodes, a loop is quicker than numpy
 _CACHE_LIMIT = 512  # orders of index sets, each of at most index_set_counts.LANE_LIMIT numbers
 
@@ -125,11 +126,11 @@ def _whole_nodes(
             here = first_nodes(rack_nodes[rack] & nodes, missing)
             across |= here
             missing -= here.bit_count()
-        return [GangOption(tuple(nodes_in(across)), parts, Tier.CLUSTER)]
+        return [GangOption(tuple(nodes_in(across)), parts, _CLUSTER)]
     widest = first_nodes(rack_nodes[racks[0]] & nodes, wanted)
     if widest not in chosen:  # what a search across racks finds: they need not be crossed
         chosen.append(widest)
-    return [GangOption(tuple(nodes_in(each)), parts, Tier.RACK) for each in chosen]
+    return [GangOption(tuple(nodes_in(each)), parts, _RACK) for each in chosen]
 
 
 def find_nodes_only(
@@ -316,7 +317,7 @@ def _option(cluster: Cluster, nodes: NodeSet, mask: int) -> GangOption:
     groups = [cluster.groups.of_node[node] for node in listed]
     parts = tuple([(group.kind, group.free, mask) for group in groups])
     rack = cluster.rack_nodes[cluster.rack_of[listed[0]]]
-    return GangOption(listed, parts, Tier.CLUSTER if nodes & ~rack else Tier.RACK)
+    return GangOption(listed, parts, _CLUSTER if nodes & ~rack else _RACK)
 
 
 def _with_loads(cluster: Cluster, gangs: Sequence[GangOption]) -> Sequence[GangOption]:

@@ -20,7 +20,7 @@ class OrderKind(StrEnum):
     S_RANK = "s-rank"  # least of the ideal speed achieved
     LEARNED = "learned"  # least expected GPU-seconds, by the run times of jobs like it
     LEARNED_LEFT = "learned-left"  # the same of what is left: for stacks that stop jobs
-    KNOWN_LEFT = "known-left"  # the same where jobs of the user and size have ended, else as las
+    KNOWN_LEFT = "known-left"  # las to 8 GPU-hours, then the same if jobs of its kind have ended
 
     @property
     def reads_predictors(self) -> bool:

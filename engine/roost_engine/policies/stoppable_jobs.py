@@ -1,13 +1,28 @@
-"""The running jobs that may be stopped, with what a ranking by attained service reads of each."""
+"""The running jobs that may be stopped, with what rankings by attained service read of each."""
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple, overload
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple, TypeAlias, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from roost_engine.job_record import JobRecord
+
+# (jobs, engine time) to a value of each; None: its attained service.
+Values: TypeAlias = Callable[[Sequence[JobRecord], float], Sequence[float | None]]
+
+
+class Beyond(NamedTuple):
+    """Another value than attained service, for the jobs that have received much.
+
+    Attributes:
+        first_gpu_s: a job with fewer attained GPU-seconds has these as its value.
+        values: of the other jobs, at least `first_gpu_s`; none may change at one engine time.
+    """
+
+    first_gpu_s: float
+    values: Values
 
 
 class Ranking(NamedTuple):
@@ -57,14 +72,21 @@ class StoppableJobs(Sequence[JobRecord]):
     def __iter__(self) -> Iterator[JobRecord]:
         return iter(self._jobs)
 
-    def by_attained_service(self, at_s: float) -> Ranking:
+    def by_attained_service(self, at_s: float, beyond: Beyond | None = None) -> Ranking:
         """Return the jobs with most attained GPU-seconds first, of equal ones the latest submitted.
 
-        The values are those of JobRecord.attained_gpu_s, to the last digit.
+        The values are those of JobRecord.attained_gpu_s, to the last digit; or those of `beyond`
+        for jobs with so much service, the only ones that are looked at one by one.
         """
         if self._ranking is None or self._ranked_s != at_s:
             run_s = self._earlier_s + (at_s - self._started_s)
             negative_values = run_s * self._negative_gpu_counts
+            if beyond is not None:
+                places = (negative_values <= -beyond.first_gpu_s).nonzero()[0].tolist()
+                values = beyond.values([self._jobs[place] for place in places], at_s)
+                for place, value in zip(places, values, strict=True):
+                    if value is not None:
+                        negative_values[place] = -value
             self._ranking = self._ranked_by(negative_values)
             self._ranked_s = at_s
         return self._ranking

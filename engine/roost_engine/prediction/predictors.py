@@ -31,7 +31,7 @@ from roost_engine.prediction.run_time.run_time_model import (
     RunTimeModel,
 )
 from roost_engine.prediction.run_time.run_times import RunTimes
-from roost_engine.prediction.service import ServiceLeft, done_s
+from roost_engine.prediction.service import FIRST_GPU_S, KNOWN_FRESH_S, ServiceLeft, done_s
 from roost_engine.prediction.speed.job_class import TimerClass
 from roost_engine.prediction.speed.speed_predictor import (
     SpeedEstimate,
@@ -86,7 +86,9 @@ class Predictors:
             partial(_expected_times, self.history, self._blended),
         )
         self.service_left = ServiceLeft(*forecasts)
-        self.known_left = ServiceLeft(*forecasts, self.history.knows_size_of_user)
+        self.known_left = ServiceLeft(
+            *forecasts, self.history.knows_size_of_user, FIRST_GPU_S, KNOWN_FRESH_S
+        )
 
     @property
     def run_time_model(self) -> RunTimeModel | None:

@@ -1,6 +1,6 @@
 """What jobs are expected to need, as one number: for orders, and for the choice of victims."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeAlias
@@ -10,6 +10,8 @@ from roost_engine.job_record import JobRecord
 from roost_engine.prediction.run_time.run_times import RunTimes
 
 _FRESH_S = 360.0  # in that time the age of a job changes little
+FIRST_GPU_S = 8 * 3_600.0  # of `known-left`; 8 and 64 GPU-hours were tried: docs/results/order.md
+KNOWN_FRESH_S = 1_800.0  # of `known-left`: as long as its leases
 _MOST_VALUES = 100_000
 
 # (job, engine time) to how long it may still run.
@@ -56,34 +58,66 @@ class ServiceLeft:
         expected: returns the same to readers outside the engine, and notes nothing.
         is_known: returns whether the forecast of a job counts; where it does not, the job's value
             is its attained service, in GPU-seconds. None: every forecast counts.
+        first_gpu_s: a job that has received less has its attained service as its value, and no
+            other job has a value below this.
+        fresh_s: how long the value of a running job is kept.
     """
 
     forecast: Forecast
     expected: Forecast
     is_known: Callable[[JobSpec], bool] | None = None
+    first_gpu_s: float = 0.0
+    fresh_s: float = _FRESH_S
     # By job: when it was asked, whether the job ran then, and the forecast; None: not counted.
     _kept: dict[JobId, tuple[float, bool, float | None]] = field(default_factory=dict)
 
     def value(self, job: JobRecord, at_s: float) -> tuple[float]:
         """Return a value for queue.orders.OrderByValue and preemption.rules.DisplaceBy."""
-        job_id, is_running = job.job_id, job.started_s is not None
-        kept = self._kept.get(job_id)
+        attained_gpu_s = job.attained_gpu_s(at_s)
+        if attained_gpu_s < self.first_gpu_s:
+            return (attained_gpu_s,)
+        kept = self._kept.get(job.job_id)
         if kept is not None:
             since_s, was_running, left_gpu_s = kept
-            if was_running == is_running and (not is_running or at_s < since_s + _FRESH_S):
-                return _value(job, left_gpu_s, at_s)
+            is_running = job.started_s is not None
+            if was_running == is_running and (not is_running or at_s < since_s + self.fresh_s):
+                return (attained_gpu_s if left_gpu_s is None else left_gpu_s,)
+        left_gpu_s = self._ask(job, at_s)
+        return (attained_gpu_s if left_gpu_s is None else left_gpu_s,)
+
+    def values_of_running(self, jobs: Sequence[JobRecord], at_s: float) -> list[float | None]:
+        """Return the values of running jobs that have received at least `first_gpu_s`.
+
+        Hundreds of jobs are ranked at thousands of events. None: its attained service.
+        """
+        kept, asked_s = self._kept, at_s - self.fresh_s
+        values = list[float | None]()
+        for job in jobs:
+            known = kept.get(job.spec.job_id)
+            if known is not None and known[1] and known[0] > asked_s:
+                values.append(known[2])
+            else:
+                values.append(self._ask(job, at_s))
+        return values
+
+    def _ask(self, job: JobRecord, at_s: float) -> float | None:
         left_gpu_s = self._left_gpu_s(job, self.forecast, at_s)
         if len(self._kept) > _MOST_VALUES:
             self._kept.clear()
-        self._kept[job_id] = at_s, is_running, left_gpu_s
-        return _value(job, left_gpu_s, at_s)
+        self._kept[job.job_id] = at_s, job.started_s is not None, left_gpu_s
+        return left_gpu_s
 
     def peek(self, job: JobRecord, at_s: float) -> tuple[float]:
         """Return the value that decided last of a job in this state, or would, and note nothing."""
+        attained_gpu_s = job.attained_gpu_s(at_s)
+        if attained_gpu_s < self.first_gpu_s:
+            return (attained_gpu_s,)
         kept = self._kept.get(job.job_id)
         if kept is not None and kept[1] == (job.started_s is not None):
-            return _value(job, kept[2], at_s)
-        return _value(job, self._left_gpu_s(job, self.expected, at_s), at_s)
+            left_gpu_s = kept[2]
+        else:
+            left_gpu_s = self._left_gpu_s(job, self.expected, at_s)
+        return (attained_gpu_s if left_gpu_s is None else left_gpu_s,)
 
     def forget(self, job_id: JobId) -> None:
         """Drop the value of a job that has ended."""
@@ -92,8 +126,5 @@ class ServiceLeft:
     def _left_gpu_s(self, job: JobRecord, ask: Forecast, at_s: float) -> float | None:
         if self.is_known is not None and not self.is_known(job.spec):
             return None
-        return job.spec.gpu_count * expected_s(ask(job, at_s), ServiceIndex.GITTINS)
-
-
-def _value(job: JobRecord, left_gpu_s: float | None, at_s: float) -> tuple[float]:
-    return (job.attained_gpu_s(at_s) if left_gpu_s is None else left_gpu_s,)
+        left_gpu_s = job.spec.gpu_count * expected_s(ask(job, at_s), ServiceIndex.GITTINS)
+        return max(left_gpu_s, self.first_gpu_s)

@@ -223,7 +223,7 @@ class Preemption:
         record.placement, record.state, record.until_s = placement, JobState.CLEARING, None
         have = "has" if len(leaving) == 1 else "have"
         record.reason = f"waits until {', '.join(leaving)} {have} stopped"
-        record.awaited = dict.fromkeys(leaving)
+        record.awaited = tuple(leaving)
         record.start_deadline_s = at_s + self._table.config.stop_timeout_s
         self._table.alarm(record.start_deadline_s, job_id)
         self._hold_vacated(job_id, record, placement)
@@ -266,7 +266,7 @@ class Preemption:
             assert record.placement is not None
             assert record.decision is not None
             states = {victim: self._state(victim) for victim in record.awaited}
-            record.awaited = {v: None for v, s in states.items() if s is JobState.STOPPING}
+            record.awaited = tuple([v for v, s in states.items() if s is JobState.STOPPING])
             if JobState.RUNNING in states.values() or at_s >= record.start_deadline_s:
                 self._drop_plan(job_id, record, at_s, actions)
                 continue
@@ -295,7 +295,7 @@ class Preemption:
         self._table.cluster.release(job_id)
         for victim in record.awaited:
             self.keep_running(victim, at_s)
-        record.awaited, record.placement, record.state = {}, None, JobState.WAITING
+        record.awaited, record.placement, record.state = (), None, JobState.WAITING
         record.not_before_s = at_s + self._table.config.refusal_backoff_s
         self._table.waiting[job_id] = None
         self._table.alarm(record.not_before_s, job_id)

@@ -19,7 +19,7 @@ from roost_engine.policies.preemption_protocols import (
 from roost_engine.policies.protocols import SortKey
 from roost_engine.policies.slots import name_of
 from roost_engine.policies.stop_permission import StopPermission
-from roost_engine.policies.stoppable_jobs import Ranking, StoppableJobs
+from roost_engine.policies.stoppable_jobs import Beyond, Ranking, StoppableJobs
 from roost_engine.prediction.service import ServiceLeft
 from roost_engine.queue.orders import Value, attained_service
 
@@ -137,12 +137,7 @@ def learned_moves(config: LearnedMovesConfig, left: ServiceLeft) -> "WithMigrati
 
 
 def known_left_moves(config: KnownLeftMovesConfig, left: ServiceLeft) -> "WithMigration":
-    """Make the rule `known-left-moves`: as `las-closer-moves`, by the values of `known-left`.
-
-    Args:
-        config: the numbers.
-        left: gives the values of the order that belongs to it.
-    """
+    """Make the rule `known-left-moves`: as `las-closer-moves`, by these values of `known-left`."""
     return WithMigration.of(
         DisplaceBy(
             left.value,
@@ -151,8 +146,10 @@ def known_left_moves(config: KnownLeftMovesConfig, left: ServiceLeft) -> "WithMi
             permission=_permission(config.partitions),
             name="known-left",
             serves_deferred=True,
+            ranks_by_runs=True,
             peek=left.peek,
             grows=True,
+            beyond=Beyond(left.first_gpu_s, left.values_of_running),
         )
     )
 
@@ -182,6 +179,7 @@ class DisplaceBy:
         ranks_by_runs: see policies.RankingPreemption.
         peek: the value for readers outside the engine; None: `value` notes nothing.
         grows: see policies.Displacement.
+        beyond: where `value` is attained service but for these jobs.
     """
 
     value: Value
@@ -194,6 +192,7 @@ class DisplaceBy:
     ranks_by_runs: bool = False
     peek: Value | None = None
     grows: bool = False
+    beyond: Beyond | None = None
     _change_s: float = field(default=inf, init=False)
     # The last ranking: by attained service, or the values of another one.
     _ranking: Ranking | None = field(default=None, init=False)
@@ -219,8 +218,9 @@ class DisplaceBy:
     def first_to_go(self, running: Sequence[JobRecord], at_s: float) -> Sequence[JobRecord]:
         """See policies.PreemptPolicy."""
         self._change_s = self.next_change(running, at_s)
-        if self.value is attained_service and isinstance(running, StoppableJobs):
-            self._ranking = running.by_attained_service(at_s)
+        is_by_service = self.value is attained_service or self.beyond is not None
+        if is_by_service and isinstance(running, StoppableJobs):
+            self._ranking = running.by_attained_service(at_s, self.beyond)
             return self._ranking.jobs
         self._ranking, value = None, self.value
         values = [value(job, at_s) for job in running]
@@ -241,7 +241,7 @@ class DisplaceBy:
         if self.permission is not None and not self.permission.covers(job):
             return 0
         if self._ranking is not None:
-            return self._ranking.count_above(job.attained_gpu_s(at_s))
+            return self._ranking.count_above(float(self.value(job, at_s)[0]))
         own, values = self.value(job, at_s), self._ranked_values
         # Values descend: the first that is not above the job's own, by halves.
         low, high = 0, len(values)

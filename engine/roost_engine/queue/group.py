@@ -1,9 +1,9 @@
 """A group: the queued jobs of one demand, which have capacity or not together."""
 
 from bisect import bisect_left
-from heapq import heappop, heappush
+from heapq import heappop
 from math import inf
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, Protocol
 
 from roost_engine.cluster.cluster import Cluster
 from roost_engine.cluster.node_sets import EVERY_NODE, NodeSet
@@ -180,14 +180,3 @@ class Group:
         inside = {job_id for _, job_id in self.job_ids}
         assert inside | set(self.deferred) == set(self.since_s)
         assert not inside & set(self.deferred)
-
-
-Turn: TypeAlias = tuple[int, SortKey, int, JobId, Group]
-"""(priority tier, negated; sort key; number of the group; job; group): the least comes first."""
-
-
-def push_turn(turns: list[Turn], group: Group, entry: tuple[SortKey, JobId] | None) -> None:
-    """Add the turn of a group's job to a heap of turns, if there is one."""
-    if entry is not None:
-        key, job_id = entry
-        heappush(turns, (-group.sample.priority_tier, key, group.number, job_id, group))

@@ -15,9 +15,10 @@ from roost_engine.domain.model import JobId, JobSpec
 from roost_engine.job_record import JobRecord
 from roost_engine.policies.protocols import CandidatePolicy, QueueMark, QueueView, SortKey
 from roost_engine.policies.slots import OrderSlot
-from roost_engine.queue.group import Group, QueueOwners, Turn, demand_key, demand_of, push_turn
+from roost_engine.queue.group import Group, QueueOwners, demand_key, demand_of
 from roost_engine.queue.limited_groups import LimitedGroups
 from roost_engine.queue.quotas import Quotas
+from roost_engine.queue.turns import Turn, first_hopeful, first_preemptors, push_turn
 
 
 class JobQueue:
@@ -304,31 +305,16 @@ class JobQueue:
         Args:
             count: the most that are returned; the first in order.
         """
-        turns: list[Turn] = []
-        for group in self._groups.values():
-            if group.demand.preempts and group.last_failure is not None and not group.limit:
-                push_turn(turns, group, group.head())
-        return [job_id for _, _, _, job_id, _ in sorted(turns)[:count]]
+        return first_preemptors(self._groups.values(), count)
 
     def blocked_by_reservation(self, count: int) -> Iterator[tuple[Group, JobId]]:
-        """Yield jobs of groups that have capacity only on reserved nodes, in order.
+        """Return jobs of groups that have capacity only on reserved nodes, in order.
 
         Args:
             count: how many jobs to look at. A job is left out if its group finds no capacity on
                 the reserved nodes either, or if it has left the queue meanwhile.
         """
-        waiting: list[Turn] = []
-        for group in self._groups.values():
-            if group.hints and not group.limit:
-                # No more than `count` jobs of one group can be among the first.
-                tier, number = -group.sample.priority_tier, group.number
-                waiting += [
-                    (tier, key, number, job_id, group) for key, job_id in group.job_ids[:count]
-                ]
-        waiting.sort()  # of sorted runs: much quicker than of jobs in any order
-        for _, _, _, job_id, group in waiting[:count]:
-            if group.hints and not group.limit and job_id in group.since_s:
-                yield group, job_id
+        return first_hopeful(self._groups.values(), count)
 
     @property
     def is_postponed(self) -> bool:

@@ -27,6 +27,14 @@ from roost_engine.table.wait_reports import report_wait
 
 MAX_BACKOFF_S = 300.0
 
+# Of each job; an enum takes ten times as long as a constant to look a member up.
+_WAITING, _PLACING, _RUNNING, _ENDED = (
+    JobState.WAITING,
+    JobState.PLACING,
+    JobState.RUNNING,
+    JobState.ENDED,
+)
+
 
 class JobTable:
     """Every job, in exactly one state.
@@ -109,7 +117,7 @@ class JobTable:
         """
         job_id = job.job_id
         known = self.jobs.get(job_id) or self.observed.pop(job_id, None)
-        record = JobRecord(job, JobState.WAITING, max(at_s, job.eligible_s))
+        record = JobRecord(job, _WAITING, max(at_s, job.eligible_s))
         if known is not None:
             self._release(job_id, at_s)
             self.unqueue(job_id)
@@ -125,7 +133,7 @@ class JobTable:
         self.ended.pop(job_id, None)
         self.waiting[job_id] = None
         if job.fixed_indices or wait is not None:
-            self._limit_fixed(record, at_s)
+            self.limit_fixed(record, at_s)
         if record.not_before_s > at_s:
             self.alarm(record.not_before_s, job_id)
         if job.eligible_s > at_s:
@@ -144,11 +152,11 @@ class JobTable:
             self.queue_job(job, at_s, actions)
             return
         known.spec = job
-        self._limit_fixed(known, at_s)
+        self.limit_fixed(known, at_s)
         if job.job_id in self.queue:
             self.queue.add(known, at_s)
 
-    def _limit_fixed(self, record: JobRecord, at_s: float) -> None:
+    def limit_fixed(self, record: JobRecord, at_s: float) -> None:
         """Limit the time that a waiting job waits for the only GPU indices that it can have."""
         job = record.spec
         if not job.fixed_indices or job.fixed_seat or record.standing is not None:
@@ -232,7 +240,7 @@ class JobTable:
         self.cluster.hold(job_id, event.shares)
         if self._outcomes.counts_held:
             self._outcomes.note_held(job_id, event.shares, event.at_s)
-        record.state, record.shares = JobState.RUNNING, event.shares
+        record.state, record.shares = _RUNNING, event.shares
         record.reason, record.until_s, record.standing = "", None, None
         record.earlier_pins = ()
         record.preempt_class, record.spared_until_s = event.preempt_class, event.spared_until_s
@@ -300,56 +308,13 @@ class JobTable:
         else:
             ended = self.observed.pop(job_id, None)
         if ended is not None:
-            ended.state, ended.ended_s, ended.reason = JobState.ENDED, event.at_s, ""
+            ended.state, ended.ended_s, ended.reason = _ENDED, event.at_s, ""
             if record is not None and self._outcomes.counts_held:
                 self._outcomes.note_run(record, event.at_s)
             if self.config.ended_job_count:
                 self.ended[job_id] = ended
             if len(self.ended) > self.config.ended_job_count:
                 self.ended.popitem(last=False)
-
-    def refuse(self, job_id: JobId, reason: str, at_s: float, actions: list[Action]) -> None:
-        """Let a placed job wait again; after too many refusals release it to Slurm."""
-        record = self.jobs.get(job_id)
-        is_standing = record is not None and record.standing is not None
-        if record is None or not (record.state is JobState.PLACING or is_standing):
-            return
-        self.refused_count += 1
-        self._take_back(record)
-        record.refusal_count += 1
-        if record.refusal_count >= self.config.refusal_limit:
-            refusals = f"Slurm refused {record.refusal_count} placements, the last: {reason}"
-            self.release_to_slurm(job_id, record, refusals, at_s, actions)
-            return
-        pause_s = self.config.refusal_backoff_s * 2 ** (record.refusal_count - 1)
-        record.state = JobState.WAITING
-        record.not_before_s = at_s + min(pause_s, MAX_BACKOFF_S)
-        self._limit_fixed(record, at_s)
-        self.waiting[job_id] = None
-        self.alarm(record.not_before_s, job_id)
-        report_wait(record, f"pauses after a refusal: {reason}", record.not_before_s, actions)
-
-    def place_again(
-        self, job_ids: Iterable[JobId], reason: str, at_s: float, actions: list[Action]
-    ) -> None:
-        """Let placed jobs wait again that cannot start.
-
-        They do not pause: Slurm has not refused them.
-        """
-        for job_id in job_ids:
-            self._take_back(record := self.jobs[job_id])
-            record.state = JobState.WAITING
-            self._limit_fixed(record, at_s)
-            self.waiting[job_id] = None
-            self.queue.add(record, at_s)
-            report_wait(record, reason, None, actions)
-
-    def _take_back(self, record: JobRecord) -> None:
-        """Take back where a job was placed or pinned."""
-        self.cluster.release(record.job_id)
-        self.unqueue(record.job_id)
-        record.replace_pins()
-        record.guess = None
 
     def begin_placing(
         self, job_id: JobId, record: JobRecord, placement: Placement, at_s: float
@@ -360,7 +325,7 @@ class JobTable:
         self.cluster.hold(job_id, shares)
         if spec.quotas or spec.node_quotas:
             self.quotas.hold(spec, shares)
-        record.state, record.reason, record.until_s = JobState.PLACING, "", None
+        record.state, record.reason, record.until_s = _PLACING, "", None
         record.hand_over_at_s = None  # after a refusal its time begins again
         record.start_deadline_s = at_s + self.config.start_timeout_s
         self.alarm(record.start_deadline_s, job_id)

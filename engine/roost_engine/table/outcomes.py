@@ -10,6 +10,8 @@ from roost_engine.job_record import WAITS, JobRecord, JobState, Pin
 from roost_engine.policies.protocols import RunEnded, WaitEnded
 from roost_engine.policies.slots import GateSlot, PredictorSlot
 
+_PLACING = JobState.PLACING  # an enum looks its members up by a call
+
 
 class Outcomes:
     """Reports to the gate and to the predictors.
@@ -49,14 +51,14 @@ class Outcomes:
         """
         state = record.state
         met: Pin | None = None
-        if state is JobState.PLACING and event.shares is self._cluster.shares(record.job_id):
+        if state is _PLACING and event.shares is self._cluster.shares(record.job_id):
             pass  # the very shares that are held for its placement
         elif state in WAITS and record.is_binding:
             met = record.pin_met_by(event.shares)
         if met is not None:
             record.placement, record.decision = met
             self._note_wait_end(record, met[0].tier, event.at_s)
-        elif state is JobState.PLACING:
+        elif state is _PLACING:
             assert record.placement is not None
             if not self.counts_waits:
                 return

@@ -200,7 +200,7 @@ ORDERS: Mapping[str, OrderPart] = {
     "known-left": replace(
         _of_roostd(
             OrderKind.KNOWN_LEFT,
-            "as learned-left where a job of the same user and size has ended, else as las",
+            "as las to 8 GPU-hours, then as learned-left where a job of user and size has ended",
         ),
         regime=Regime.PREDICTED,
     ),

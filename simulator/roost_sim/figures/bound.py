@@ -91,7 +91,8 @@ def fluid_flow_s(submit_s: NDArray[np.float64], machine_s: NDArray[np.float64]) 
             heappop(waiting)
             now_s += rest_s
             total_s += now_s - since_s
-        now_s = max(now_s, arrives_s)
+        if now_s < arrives_s:
+            now_s = arrives_s
         heappush(waiting, (whole_s, arrives_s))
     while waiting:
         rest_s, since_s = heappop(waiting)

@@ -158,7 +158,7 @@ def measure(
     waited = communication_of(measured, compute_frac, restart_s)
     return Metrics(
         jobs=len(outcome.jobs),
-        completed=sum(job.ended_s is not None for job in outcome.jobs),
+        completed=sum([job.ended_s is not None for job in outcome.jobs]),
         measured=len(measured),
         avg_jct_s=mean_or_none(jct_s),
         median_jct_s=percentile_or_none(jct_s, 50),
@@ -174,7 +174,7 @@ def measure(
         comm_share=None if waited is None else waited.share_frac,
         fairness=fairness_of(outcome.jobs, begin, end, cluster_gpu_count),
         users=user_slowdowns(measured),
-        preemptions=sum(job.preempted_count for job in outcome.jobs),
+        preemptions=sum([job.preempted_count for job in outcome.jobs]),
         tier_counts=_tier_counts(outcome.jobs),
         link_frac=_link_frac(outcome.jobs),
         decisions=len(decision_ms),

@@ -173,7 +173,9 @@ class Driver:
 
     def finish(self) -> Outcome:
         """Return the results of a run; jobs that are not finished say why."""
-        self._explain_unfinished()
+        for job in self._active.values():
+            reason = self.engine.record(job.result.job_id).reason
+            job.result.left_out = reason or "stands still: its rate stays 0"
         return Outcome(
             jobs=tuple(self._results),
             event_count=self._event_count,
@@ -326,13 +328,16 @@ class Driver:
         placed: list[SimulatedJob] = []
         stopped: list[JobId] = []
         for action in actions:
+            # The frequent actions come first, and not as cases: a case that matches makes a list.
+            if isinstance(action, Place):
+                job = self._active[action.job_id]
+                job.note_placement(action, self.engine.cluster)
+                placed.append(job)
+                continue
+            if isinstance(action, WakeAt):
+                self._wake_s = action.at_s
+                continue
             match action:
-                case Place():
-                    job = self._active[action.job_id]
-                    job.note_placement(action, self.engine.cluster)
-                    placed.append(job)
-                case WakeAt():
-                    self._wake_s = action.at_s
                 case PinStanding():
                     self._standing[action.job_id] = action.placement
                     self._update_count += 1
@@ -359,11 +364,7 @@ class Driver:
 
     def _end_standing(self, job_id: JobId) -> None:
         """Give up the standing pin of a job, if it has one and the engine no longer wants it."""
-        if (
-            self._standing
-            and job_id in self._standing
-            and self.engine.record(job_id).standing is None
-        ):
+        if job_id in self._standing and self.engine.record(job_id).standing is None:
             del self._standing[job_id]
             self._update_count += 1
 
@@ -396,8 +397,3 @@ class Driver:
             if not self._moments.heap and self._wake_s == inf:
                 return False
         return True
-
-    def _explain_unfinished(self) -> None:
-        for job in self._active.values():
-            reason = self.engine.record(job.result.job_id).reason
-            job.result.left_out = reason or "stands still: its rate stays 0"

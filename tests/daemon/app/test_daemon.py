@@ -29,7 +29,8 @@ from roostd.app.daemon import UPKEEP_S
 from roostd.config.config import Config
 from roostd.ops.folders import StateFolderInUse
 from roostd.slurm.jobs import NO_LEASE
-from roostd.testing.slurm_stand_in import Fault, SlurmStandIn
+from roostd.testing.slurm_faults import Fault
+from roostd.testing.slurm_stand_in import SlurmStandIn
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from tests.conftest import LocalSlurmFactory
 from tests.daemon.slurm.slurm_clusters import LEASE_S, PLAN, gpus, placement, started
+from tests.e2e.ledger import end_jobs
 
 from roost_engine.domain.errors import SlurmRefused, SlurmTimeout
 from roost_engine.domain.model import JobId
@@ -41,14 +42,19 @@ UPDATE_S = {"hang": 1.0, "deaf": 5.0}  # until roostd gives up; a deaf one has d
 
 
 @pytest.fixture(scope="module")
-def real(local_slurm_factory: LocalSlurmFactory) -> LocalSlurm:
+def cluster(local_slurm_factory: LocalSlurmFactory) -> LocalSlurm:
     return local_slurm_factory(PLAN)
 
 
 @pytest.fixture
-def wrapped(tmp_path: Path, real: LocalSlurm) -> Iterator["Wrapped"]:
-    yield Wrapped(tmp_path, real)
-    real.run("scancel", "--user=root")  # the GPUs are wanted by the next test
+def real(cluster: LocalSlurm) -> Iterator[LocalSlurm]:
+    yield cluster
+    end_jobs(cluster)  # the GPUs are wanted by the next test
+
+
+@pytest.fixture
+def wrapped(tmp_path: Path, real: LocalSlurm) -> "Wrapped":
+    return Wrapped(tmp_path, real)
 
 
 class Wrapped:
@@ -134,7 +140,6 @@ async def test_a_begin_that_a_user_sets_later_is_the_users_own(real: LocalSlurm)
     assert early_s - 1 <= (await begin_of(port, job_id) or 0) <= late_s + 1
     real.run("scontrol", "update", f"jobid={job_id}", f"StartTime=now+{LEASE_S}")
     assert await begin_of(port, job_id) is None
-    real.run("scancel", job_id)
 
 
 async def test_a_begin_that_comes_between_the_look_and_the_renewal_is_lost_and_kept_when_repeated(
@@ -268,7 +273,6 @@ async def test_daemon_killed_while_it_pins_leaves_the_job_whole_or_pinned(
         await port.release([job_id])
     shares = await started(port, job_id)
     assert [len(share.gpu_indices) for share in shares] == [2]
-    real.run("scancel", job_id)
 
 
 async def test_a_job_starts_when_its_lease_ends_without_a_daemon(

@@ -8,7 +8,8 @@ from roost_slurm.hooks.spool import Ended, SpoolEvent, Started, Submitted
 from roost_slurm.text.partitions import Partition
 from roost_slurm.text.squeue import SlurmJobState
 from roostd.slurm.rules.site_rules import SiteRules
-from roostd.testing.slurm_stand_in import Fault, SlurmStandIn
+from roostd.testing.slurm_faults import Fault
+from roostd.testing.slurm_stand_in import SlurmStandIn
 
 
 class Site:

@@ -7,13 +7,13 @@ order.
 
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 
 import grpc
 from tests.conftest import missing
-from tests.e2e.ledger import until
+from tests.e2e.ledger import clear, has_roostd, until
 
 from roost_demo.stack import NodeKind, Stack
 from roost_proto.v1 import operator_pb2 as pb
@@ -104,10 +104,22 @@ def _with_hand_over(settings: Mapping[str, object] | None) -> Mapping[str, objec
 
 @contextmanager
 def cleared_afterwards(stack: Stack) -> Iterator[Stack]:
-    """Undo what tests do to the cluster: jobs, reservations, states of nodes and partitions."""
-    yield stack
+    """Undo what tests do to the cluster: jobs, reservations, states of nodes and partitions.
+
+    Also where the set-up or the test fails: it is tried again. A roostd that ran before runs again.
+    """
+    had_roostd = has_roostd(stack)
+    try:
+        yield stack
+    finally:
+        if had_roostd and not has_roostd(stack):
+            stack.start_roostd()
+        clear(stack)
+        _undo_settings(stack)
+
+
+def _undo_settings(stack: Stack) -> None:
     slurm = stack.slurm
-    slurm.run("scancel", "--full", *jobs(slurm), check=False)
     for line in slurm.run("scontrol", "-o", "show", "reservation", check=False).splitlines():
         if line.startswith("ReservationName="):
             name = line.split()[0].partition("=")[2]
@@ -119,7 +131,6 @@ def cleared_afterwards(stack: Stack) -> Iterator[Stack]:
     for node in stack.nodes:
         if "DRAIN" in slurm.run("scontrol", "show", "node", node.name):
             slurm.run("scontrol", "update", f"nodename={node.name}", "state=resume")
-    until(lambda: not jobs(slurm), "the queue is empty")
 
 
 def jobs(slurm: LocalSlurm) -> list[str]:
@@ -152,7 +163,9 @@ def nodes_of(stack: Stack, job_id: str) -> list[str]:
     return expand(stack.slurm.run("squeue", "-h", "-j", job_id, "-o", "%N").strip())
 
 
-def occupy(stack: Stack, node: str, indices: range = range(8), time_limit: str = "60") -> str:
+def occupy(
+    stack: Stack, node: str, indices: Iterable[int] = range(8), time_limit: str = "60"
+) -> str:
     """Take some GPUs of a node with a job that Roost leaves to Slurm."""
     gres = ",".join(f"gpu:g{index}:1" for index in indices)
     job_id = stack.slurm.submit("-w", node, f"--gres={gres}", "-t", time_limit)

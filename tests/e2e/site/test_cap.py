@@ -51,16 +51,18 @@ def stack(cluster: Stack) -> Iterator[Stack]:
 def broken(stack: Stack) -> Iterator[Stack]:
     """Every GPU fails by its probe's word, of which Slurm learns nothing."""
     gpus = [(driver, index) for driver in stack.drivers.values() for index in range(8)]
-    for driver, index in gpus:
-        driver.lose(index)
-    until(lambda: fault_count(stack) == GPU_COUNT, "the probes report it")
-    yield stack
-    for driver, index in gpus:
-        driver.restore(index)
-    for node in stack.nodes:  # a probe takes a lost GPU for failed until it starts again
-        stack.stop_probe(node.name)
-        stack.start_probe(node.name)
-    until(lambda: not fault_count(stack), "the probes report them healthy")
+    try:
+        for driver, index in gpus:
+            driver.lose(index)
+        until(lambda: fault_count(stack) == GPU_COUNT, "the probes report it")
+        yield stack
+    finally:
+        for driver, index in gpus:
+            driver.restore(index)
+        for node in stack.nodes:  # a probe takes a lost GPU for failed until it starts again
+            stack.stop_probe(node.name)
+            stack.start_probe(node.name)
+        until(lambda: not fault_count(stack), "the probes report them healthy")
 
 
 def fault_count(stack: Stack) -> int:

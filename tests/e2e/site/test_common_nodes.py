@@ -51,7 +51,8 @@ def test_a_node_of_one_user_is_no_place_for_another(stack: Stack, options: tuple
     assert_runs(stack, job_id)
     assert nodes_of(stack, job_id) == ["n2"]
     assert [place.node for place in told(stack, job_id).planned] == ["n2"]
-    assert f"event=job_unpinned job_id={job_id} " not in stack.log("roostd")
+    # At once, not after Slurm has not started it on the other one.
+    assert f"event=job_decided job_id={job_id} nodes=n1 " not in stack.log("roostd")
 
 
 def test_a_job_starts_on_cpus_that_slurm_shares(stack: Stack) -> None:

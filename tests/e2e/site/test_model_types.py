@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 from tests.conftest import missing
-from tests.e2e.ledger import outcomes, planned, submit, wait_until_over
+from tests.e2e.ledger import cleared, outcomes, planned, submit, wait_until_over
 
 from roost_demo.stack import NodeKind, Stack
 from roost_slurm.testing.availability import LocalSlurmUnavailable
@@ -36,7 +36,7 @@ def with_slurmdbd(plan: ClusterPlan) -> ClusterPlan:
 
 
 @pytest.fixture(scope="module")
-def stack() -> Iterator[Stack]:
+def cluster() -> Iterator[Stack]:
     try:
         with Stack(
             NODES,
@@ -51,6 +51,12 @@ def stack() -> Iterator[Stack]:
             yield running
     except LocalSlurmUnavailable as error:
         missing(str(error))
+
+
+@pytest.fixture
+def stack(cluster: Stack) -> Iterator[Stack]:
+    with cleared(cluster):
+        yield cluster
 
 
 @pytest.mark.parametrize("starter", [("srun",), ("salloc", "-Q")], ids=" ".join)

@@ -2,16 +2,13 @@
 
 import signal
 from collections.abc import Iterator
-from dataclasses import replace
 
 import pytest
-from tests.e2e.ledger import until
+from tests.e2e.ledger import let_beat_age, until
 from tests.e2e.site.bed import assert_runs, cleared_afterwards, occupy, queue, site
 
-from roost_demo.stack import Stack, StackFailed
+from roost_demo.stack import Stack
 from roost_slurm.guards.orphaned_pins import waits_pinned
-from roost_slurm.hooks import heartbeat
-from roost_slurm.hooks.heartbeat import FRESH_S
 from roost_slurm.text import commands
 from roost_slurm.text.scontrol import parse_jobs
 from roost_slurm.text.squeue import QueuedJob, parse_queue
@@ -19,7 +16,6 @@ from roost_slurm.text.versions import parse_version, traits_of
 
 pytestmark = [pytest.mark.slurm, pytest.mark.nvml]
 
-STALE_S = FRESH_S + 3  # both beat and clock are whole seconds
 USERS_WISH = ("--gres=gpu:2", "-t", "10")
 
 
@@ -33,15 +29,6 @@ def cluster() -> Iterator[Stack]:
 def stack(cluster: Stack) -> Iterator[Stack]:
     with cleared_afterwards(cluster):
         yield cluster
-        if not is_alive(cluster):
-            cluster.start_roostd()
-
-
-def is_alive(stack: Stack) -> bool:
-    try:
-        return stack.roostd_pid > 0
-    except StackFailed:
-        return False
 
 
 def queued(stack: Stack, job_id: str) -> QueuedJob:
@@ -132,10 +119,3 @@ def test_a_roostd_that_comes_back_pins_the_job_again_with_its_age(stack: Stack) 
     assert queued(stack, job_id).eligible_epoch_s == before.eligible_epoch_s
     stack.slurm.run("scancel", held["n1"])
     assert_runs(stack, job_id)
-
-
-def let_beat_age(stack: Stack) -> None:
-    """Write the last beat of a dead roostd again, as if it were stale by now."""
-    path = stack.folder / "heartbeat"
-    beat = heartbeat.parse(path.read_text())
-    heartbeat.write(path, replace(beat, at_epoch_s=beat.at_epoch_s - STALE_S))

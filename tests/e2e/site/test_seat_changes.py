@@ -5,11 +5,10 @@ from pathlib import Path
 
 import pytest
 from tests.conftest import missing
-from tests.e2e.ledger import job_states
+from tests.e2e.ledger import clear, job_states
 from tests.e2e.seats import (
     Seat,
     assert_rules,
-    clear,
     filled,
     holding,
     run,

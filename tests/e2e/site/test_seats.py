@@ -12,12 +12,11 @@ from pathlib import Path
 
 import pytest
 from tests.conftest import missing
-from tests.e2e.ledger import job_states, wait_until_over
+from tests.e2e.ledger import clear, has_roostd, job_states, wait_for_death, wait_until_over
 from tests.e2e.seats import (
     OVER,
     Seat,
     assert_rules,
-    clear,
     filled,
     holding,
     run,
@@ -28,7 +27,7 @@ from tests.e2e.seats import (
 )
 from tests.e2e.seats_site import OPTED_IN, seats_site
 
-from roost_demo.stack import Stack, StackFailed
+from roost_demo.stack import Stack
 from roost_proto.v1 import operator_pb2
 from roost_slurm.hooks import heartbeat
 from roost_slurm.testing.availability import LocalSlurmUnavailable
@@ -48,9 +47,7 @@ def stack(public_folder: Path) -> Iterator[Stack]:
 @pytest.fixture(autouse=True)
 def _clean(stack: Stack) -> Iterator[None]:
     yield
-    try:
-        assert stack.roostd_pid
-    except StackFailed:
+    if not has_roostd(stack):
         stack.start_roostd()
     clear(stack)
 
@@ -121,8 +118,9 @@ def test_tasks_of_an_array_share(stack: Stack) -> None:
 def test_roostd_killed_between_pin_and_start(stack: Stack) -> None:
     host = filled(stack)
     stack.stop_roostd()
-    stack.start_roostd(ROOSTD_FAILPOINT="after_pin")
+    stack.start_roostd(ROOST_FAILPOINT="after_pin")
     guest = run(stack, OPTED_IN, "-w", "n1", "--gres=gpu:4")
+    wait_for_death(stack.roostd_pid)
     wait_running(stack, guest)
     stack.stop_roostd(signal.SIGKILL)
     stack.start_roostd()

@@ -117,3 +117,33 @@ def test_what_becomes_known_of_a_job_counts_from_its_next_question() -> None:
     assert left.value(record, 300.0) == (1_200.0,)
     assert left.value(record, 400.0) > (1_200.0,)
     assert left.peek(running("3"), 5.0) == (20.0,)
+
+
+def test_until_a_job_has_had_so_much_its_attained_service_is_its_value() -> None:
+    asked = Asked()
+    left, record = ServiceLeft(asked, asked, first_gpu_s=400.0), running("1")
+    assert left.value(record, 99.0) == left.peek(record, 99.0) == (396.0,)
+    assert asked.count == 0
+    assert left.value(record, 100.0) == left.peek(record, 100.0) > (3_000.0,)
+
+
+def test_no_job_that_has_had_more_comes_before_one_that_has_had_less() -> None:
+    asked = Asked()
+    asked.times = ending_at(1.0)
+    left = ServiceLeft(asked, asked, first_gpu_s=400.0)
+    assert left.value(running("1"), 150.0) == left.peek(running("2"), 150.0) == (400.0,)
+
+
+def test_the_values_of_many_are_those_of_each() -> None:
+    asked = Asked()
+    left = ServiceLeft(asked, asked, lambda spec: spec.job_id != "2", 400.0, fresh_s=1_000.0)
+    jobs = [running(name) for name in "123"]
+    first = left.values_of_running(jobs, 100.0)
+    assert first[1] is None
+    assert left.value(jobs[1], 100.0) == (400.0,)
+    assert [left.value(jobs[place], 100.0) for place in (0, 2)] == [(first[0],), (first[2],)]
+    asked.times = ending_at(1_000_000.0)
+    assert left.values_of_running(jobs, 1_099.0) == first
+    later = left.values_of_running(jobs, 1_100.0)
+    assert all(found is None or found > 1e5 for found in later)
+    assert (left.value(jobs[0], 1_100.0), asked.count) == ((later[0],), 4)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 from math import inf
 
 import pytest
@@ -9,7 +10,7 @@ from tests.engine.conftest import HarnessFactory
 
 from roost_engine.domain.events import SpeedSeen, Tick
 from roost_engine.domain.model import JobId, JobSpec
-from roost_engine.job_record import JobRecord
+from roost_engine.job_record import JobRecord, JobState
 from roost_engine.plugins.plugins import Policies
 from roost_engine.plugins.policy_kinds import make_order
 from roost_engine.plugins.stacks import OrderKind
@@ -35,6 +36,7 @@ from roost_engine.preemption.rules import (
     widest_first,
 )
 from roost_engine.queue.orders import attained_service
+from roost_engine.table.running_jobs import RunningJobs
 from roost_engine.testing.builders import EngineHarness, job, node, preempted, share, waiting
 
 MAIN = ("main",)
@@ -74,13 +76,54 @@ def test_rules_have_the_names_that_operators_configure() -> None:
 def test_by_what_is_known_a_job_near_its_end_stays_and_one_far_from_it_goes() -> None:
     predictors = Predictors()
     for number in range(20):
-        predictors.history.add(saving(f"old-{number}", gpus=4), 10_000.0, float(number))
+        predictors.history.add(saving(f"old-{number}", gpus=4), 100_000.0, float(number))
     rule = known_left_moves(KnownLeftMovesConfig(), predictors.known_left)
-    near, far, other = ran("1", 9_000.0, gpus=4), ran("2", 500.0, gpus=4), ran("3", 5_000.0)
+    near, far, other = ran("1", 90_000.0, gpus=4), ran("2", 8_000.0, gpus=4), ran("3", 50_000.0)
     assert rule.first_to_go([near, far, other], 100.0)[0] is far
     assert rule.displaces(near, far, 100.0)
     by_service = las_moves(LasMovesConfig())
     assert by_service.first_to_go([near, far, other], 100.0)[0] is near
+
+
+def test_what_is_known_does_not_count_until_a_job_has_had_eight_gpu_hours() -> None:
+    predictors = Predictors()
+    for number in range(20):
+        predictors.history.add(saving(f"old-{number}", gpus=4), 100_000.0, float(number))
+    rule = known_left_moves(KnownLeftMovesConfig(), predictors.known_left)
+    new, young = ran("1", 0.0, gpus=4), ran("2", 7_100.0, gpus=4)
+    old, ending = ran("3", 7_200.0, gpus=4), ran("4", 99_999.0, gpus=4)
+    assert rule.first_to_go([new, young, old, ending], 0.0)[0] is old
+    for early, late in pairwise((new, young, ending, old)):
+        assert rule.displaces(early, late, 0.0)
+        assert not rule.displaces(late, early, 0.0)
+
+
+@pytest.mark.parametrize("run_s", [0.0, 7_199.0, 7_200.0, 8_000.0, 50_000.0, 99_000.0])
+def test_by_what_is_known_the_count_of_a_ranking_agrees_with_each_pair(run_s: float) -> None:
+    predictors = Predictors()
+    for number in range(20):
+        predictors.history.add(saving(f"old-{number}", gpus=4), 100_000.0, float(number))
+    rule, among = known_left_moves(KnownLeftMovesConfig(), predictors.known_left), RunningJobs()
+    for name, started_s in zip(
+        "1234567", (0, 90_000, 92_000, 93_000, 60_000, 5, 99_999), strict=True
+    ):
+        gpus = 4 if name < "6" else 1
+        among.add(
+            replace(
+                waiting(saving(name, gpus)),
+                state=JobState.RUNNING,
+                started_s=started_s,
+                safe_until_s=0.0,
+            )
+        )
+    ranked = rule.first_to_go(among.stoppable(1e5), 1e5)
+    newcomer = ran("9", run_s, gpus=4)
+    assert isinstance(rule, RankedWithMigration)
+    assert {job.job_id for job in ranked} == set("1234567")
+    each = [rule.displaces(newcomer, victim, 1e5) for victim in ranked]
+    assert each == sorted(each, reverse=True)
+    assert rule.displaced_count(newcomer, ranked, 1e5) == sum(each)
+    assert rule.first_to_go(list(among.stoppable(1e5)), 1e5) == list(ranked)
 
 
 def test_most_attained_service_goes_first_and_only_for_a_job_that_has_had_less() -> None:

@@ -17,16 +17,19 @@ from roost_engine.domain.events import (
 from roost_engine.domain.model import JobId, JobSpec, NodeName
 from roost_engine.engine import EngineConfig
 from roost_engine.job_record import JobState
+from roost_engine.plugins.plugins import Policies
 from roost_engine.testing.builders import (
     EngineHarness,
     bridges,
     job,
     node,
     placed,
+    preempted,
     released,
     shape,
     share,
 )
+from roost_engine.testing.fakes import FakePreemption
 
 ON = EngineConfig(standing_pins=True, standing_pin_after_s=0.0, stop_timeout_s=60.0)
 
@@ -540,3 +543,20 @@ def test_a_job_that_is_overtaken_at_once_is_pinned_after_its_wait(
     harness.advance(1.0)
     assert not pins(harness.start_elsewhere("3", only_cpus))
     assert "2" in pins(harness.advance(10.0))
+
+
+def test_a_pinned_job_for_which_others_stop_keeps_its_plan_when_the_next_is_pinned(
+    make_harness: HarnessFactory,
+) -> None:
+    policies = Policies(preemption=FakePreemption(lease_s=100.0))
+    harness = make_harness([node("a")], bridges(), policies=policies, config=ON)
+    harness.run(job("1", gpus=8, priority=1, time_limit_s=1000.0))
+    assert list(pins(harness.queue(job("2", gpus=8, priority=5)))) == ["2"]
+    harness.advance(100.0)
+    actions = harness.queue(job("3", gpus=8, priority=4))
+    assert preempted(actions) == {"1": "2"}
+    actions = harness.queue(job("4", gpus=4, priority=4))
+    assert unpinned(actions) == ["2"]  # another is the first that waits now
+    assert harness.state("2") is JobState.CLEARING
+    assert harness.reason("2") == "waits until 1 has stopped"
+    assert placed(harness.stop("1")) == {"2": harness.placement("2")}

@@ -122,6 +122,21 @@ def test_after_any_damage_to_a_file_at_rest_there_is_a_journal(closed: Path, har
         assert_nothing_is_lost(copy, journal)
 
 
+def test_a_table_whose_primary_key_is_lost_is_damage(closed: Path, tmp_path: Path) -> None:
+    """A memo would then come beside the one before, which would be read for good."""
+    copy = tmp_path / "state"
+    shutil.copytree(closed, copy)
+    made = (copy / FILE_NAME).read_bytes()
+    harmed = made.replace(b"only INTEGER PRIMARY KEY", b"only INTEGER PSIMARY KEY")
+    assert harmed != made
+    (copy / FILE_NAME).write_bytes(harmed)
+
+    journal = check_usable(copy)
+
+    assert "memo.only" in journal.quarantine_reason
+    assert_nothing_is_lost(copy, journal)
+
+
 def assert_nothing_is_lost(folder: Path, journal: Journal) -> None:
     """What was put aside is there, with a reason; the harm may be to the version's name."""
     aside = [p for p in folder.iterdir() if ".damaged-" in p.name or ".newer-" in p.name]

@@ -1,6 +1,8 @@
 """Past jobs: what is written is read, by id and by time, and the oldest are forgotten."""
 
 import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -34,8 +36,15 @@ def job(number: int, ended_s: float = 100.0, gpus: tuple[int, ...] = (0, 1)) -> 
 
 
 @pytest.fixture
-def journal(tmp_path: Path) -> Journal:
-    return Journal.open(tmp_path)
+def journal(tmp_path: Path) -> Iterator[Journal]:
+    with closing(Journal.open(tmp_path)) as journal:
+        yield journal
+
+
+def kept(folder: Path) -> list[str]:
+    """The jobs that a reader of the journal finds."""
+    with closing(JournalReader(folder)) as reader:
+        return [one.job_id for one in reader.past_jobs(0.0, 1e9)]
 
 
 def test_the_last_job_of_an_id_is_found(journal: Journal) -> None:
@@ -50,8 +59,8 @@ def test_the_jobs_of_a_time_come_in_order(
     monkeypatch.setattr(past_jobs, "_PIECE_ROWS", 2)
     ends_s = [130.0, 100.0, 110.0, 110.0, 110.0, 120.0, 140.0]
     journal.write([job(number, ended_s) for number, ended_s in enumerate(ends_s)])
-    reader = JournalReader(tmp_path)
-    found = [(one.job_id, one.ended_s) for one in reader.past_jobs(105.0, 140.0)]
+    with closing(JournalReader(tmp_path)) as reader:
+        found = [(one.job_id, one.ended_s) for one in reader.past_jobs(105.0, 140.0)]
     assert found == [("2", 110.0), ("3", 110.0), ("4", 110.0), ("5", 120.0), ("0", 130.0)]
 
 
@@ -62,19 +71,17 @@ def test_old_jobs_and_those_beyond_the_limit_are_forgotten(
     monkeypatch.setattr("time.time", lambda: KEPT_S + 102.5)
     journal.write([job(number, 100.0 + number) for number in range(8)])
     journal.forget_past_jobs()
-    left = [one.job_id for one in JournalReader(tmp_path).past_jobs(0.0, 1e9)]
-    assert left == ["5", "6", "7"]
+    assert kept(tmp_path) == ["5", "6", "7"]
     monkeypatch.setattr("time.time", lambda: KEPT_S + 106.5)
     journal.forget_past_jobs()
-    assert [one.job_id for one in JournalReader(tmp_path).past_jobs(0.0, 1e9)] == ["7"]
+    assert kept(tmp_path) == ["7"]
 
 
 def test_a_journal_of_an_earlier_version_has_none(journal: Journal, tmp_path: Path) -> None:
     journal.close()
-    with sqlite3.connect(tmp_path / "journal.sqlite") as db:
+    with closing(sqlite3.connect(tmp_path / "journal.sqlite")) as db, db:
         db.execute("DROP TABLE past_job")
-    db.close()
-    assert list(JournalReader(tmp_path).past_jobs(0.0, 1e9)) == []
+    assert kept(tmp_path) == []
 
 
 def test_a_job_is_as_planned_where_it_has_just_the_chosen_gpus() -> None:

@@ -21,7 +21,8 @@ from roost_proto.v1 import telemetry_pb2 as probe_pb
 from roost_sim.cli import cli
 from roost_sim.replays.recording import ModelShelf, Recording
 from roost_sim.replays.replay import Replay, replay
-from roostd.testing.slurm_stand_in import Fault, SlurmStandIn
+from roostd.testing.slurm_faults import Fault
+from roostd.testing.slurm_stand_in import SlurmStandIn
 
 
 def run(*arguments: object) -> Result:

@@ -26,6 +26,7 @@ from roostd.app.decision.recorder import Recorder
 from roostd.config.config import Mode
 from roostd.ops import failpoint
 from roostd.ops.metrics import Metrics
+from roostd.ops.slices import Slices
 from roostd.slurm.port import JobNotWaiting, NodeClosed, SlurmPort
 from roostd.slurm.request import without_gpus
 from roostd.state import DaemonState
@@ -161,9 +162,11 @@ class Applier:
         """
         async with self._tasks.renewal:
             self._releases.retry()
-            waiting = [job_id for job_id in leased if self._is_waiting(job_id)]
+            waiting = [one async for one in Slices().over(leased) if self._is_waiting(one)]
             for job_id in waiting:
-                if job_id in self._pinned and job_id not in self._undecided:
+                if job_id not in self._pinned or job_id in self._undecided:
+                    continue
+                if self._is_waiting(job_id):  # still: others were looked at meanwhile
                     self._tasks.add(job_id, partial(self._unpin, job_id))
             self._undecided.clear()
             job_ids = [job_id for job_id in waiting if job_id not in self._pinned]
@@ -215,9 +218,10 @@ class Applier:
         return record.state is not JobState.PLACING and record.standing is None
 
     def _record(self, job_id: JobId) -> JobRecord | None:
-        with contextlib.suppress(UnknownJob):
+        try:
             return self._state.engine.record(job_id)
-        return None
+        except UnknownJob:
+            return None
 
     def _submit_wait(self, action: Wait) -> None:
         if self._state.engine.record(action.job_id).is_binding:

@@ -4,7 +4,6 @@ The pin of such a job is taken back first, or Slurm would start the job on these
 Slurm does not answer then, the job is released at a later renewal of the leases.
 """
 
-import contextlib
 from collections.abc import Sequence
 from functools import partial
 
@@ -71,10 +70,12 @@ class Releases:
             needless: all of them, by the last poll.
         """
         due = self._leases.needless(needless, self._tasks)
-        pinned = [job_id for job_id in due if self._has_pin(job_id)]
-        unpinned = [job_id for job_id in due if not self._has_pin(job_id)]
-        for job_id in pinned:
-            self._tasks.add(job_id, partial(self._unpin_and_release, job_id))
+        unpinned = []
+        for job_id in due:
+            if self._has_pin(job_id):
+                self._tasks.add(job_id, partial(self._unpin_and_release, job_id))
+            else:
+                unpinned.append(job_id)
         if unpinned:
             self._tasks.spawn(self._end_leases(unpinned))
 
@@ -90,9 +91,10 @@ class Releases:
         return record is None or record.state is JobState.RELEASED
 
     def _record(self, job_id: JobId) -> JobRecord | None:
-        with contextlib.suppress(UnknownJob):
+        try:
             return self._state.engine.record(job_id)
-        return None
+        except UnknownJob:
+            return None
 
     async def _end_leases(self, job_ids: Sequence[JobId]) -> None:
         async with self._tasks.renewal:  # a renewal that ends later would hold them again

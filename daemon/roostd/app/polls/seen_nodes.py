@@ -27,6 +27,7 @@ _STRANDED_CURE = (
     "scontrol reconfigure: slurmctld then counts again. Until then jobs that need these GPUs wait,"
     " since slurmctld takes them for used by jobs that have ended"
 )
+_ABSENT_CURE = "see the names under partitions in roostd.yaml; no node with GPUs is in these"
 _TRANSITIONS = (UNREGISTERED, "not_responding", "no_respond", "powering", "boot")
 
 
@@ -47,6 +48,7 @@ class SeenNodes:
         self._has_hidden = False
         self._stranded = StrandedGpus()
         self._warned_stranded = frozenset[NodeName]()
+        self._warned_absent = frozenset[str]()
 
     @property
     def states(self) -> Mapping[NodeName, str]:
@@ -105,10 +107,17 @@ class SeenNodes:
         self._warned_stranded = frozenset(found)
         return found
 
-    def absent(self, partitions: Iterable[str]) -> frozenset[str]:
-        """Return those of some partitions that no node with GPUs is in; none before the nodes."""
+    def warn_of_absent(self, partitions: Iterable[str]) -> frozenset[str]:
+        """Return those of some partitions that no node with GPUs is in; none before the nodes.
+
+        Partitions that were not absent before are logged.
+        """
         known = {name for node in self.nodes for name in node.spec.partitions}
-        return frozenset(partitions) - known if known else frozenset()
+        absent = frozenset(partitions) - known if known else frozenset()
+        if absent - self._warned_absent:
+            _log.warning("partition_absent", partitions=sorted(absent), cure=_ABSENT_CURE)
+        self._warned_absent = absent
+        return absent
 
     def added_to(self, rules: SiteRules) -> SiteRules:
         """Return the rules with the nodes; the same object as long as neither has changed."""

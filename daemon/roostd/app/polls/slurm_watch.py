@@ -81,7 +81,6 @@ class SlurmWatch:
         self._view = SlurmQueueView()
         self._snapshot = QueueSnapshot(at_epoch_s=0.0, jobs=())
         self._nodes = SeenNodes()
-        self._absent = frozenset[str]()  # partitions of roostd.yaml that Slurm does not have
         self._reader: JobReader | None = None
         self._reads_for: tuple[object, ...] = ()
         self._site = SiteView()
@@ -382,16 +381,10 @@ class SlurmWatch:
         self._reads_for = settings_of_reads(self._state.config)
         self._reader = job_reader(self._state, traits_of(version), settings.accounts_memory)
 
-    def _warn_of_absent(self, partitions: frozenset[str]) -> None:
-        if partitions - self._absent:
-            cure = "see the names under partitions in roostd.yaml; no node with GPUs is in these"
-            _log.warning("partition_absent", partitions=sorted(partitions), cure=cure)
-        self._absent = partitions
-
     async def _poll_nodes(self) -> None:
         events = self._nodes.apply(await self._slurm.nodes(), self._state.clock.now_s())
         self._leased.note_enforced(self._nodes.nodes)
-        self._warn_of_absent(self._nodes.absent(self._state.config.partitions))
+        self._nodes.warn_of_absent(self._state.config.partitions)
         self._state.untyped_nodes = self._nodes.untyped(self._state.is_enforced)
         self._state.node_states.clear()
         self._state.node_states.update(self._nodes.states)

@@ -6,15 +6,16 @@ has come, and up to READ_COUNT messages are read in one turn of the event loop, 
 first of them at the latest.
 
 A read of gRPC is a coroutine that waits for one future (grpc.aio.ServicerContext.read). It is
-started and ended here by hand. gRPC gets that future from the loop's `create_future`. While a read
-is started, `create_future` is replaced: it makes an _Arrival, which reports its result at once. A
-done callback would come a turn of the loop later.
+started and ended here by hand. gRPC gets that future from the event loop: roostd's own makes an
+_Arrival, which reports its result at once (DaemonLoop.begin). On any other loop a done callback
+does, a turn of the loop later.
 """
 
 import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, Generic, TypeVar
 
+from roostd.ops.event_loop import DaemonLoop
 from roostd.rpc.errors import Context
 
 GATHER_S = 0.05
@@ -73,7 +74,7 @@ class Read(Generic[Stream]):
         "_context",
         "_coroutine",
         "_left",
-        "_loop_attributes",
+        "_loop",
         "_reads",
         "_stream",
         "_timer",
@@ -87,7 +88,7 @@ class Read(Generic[Stream]):
         self._left: asyncio.Future[Any] | None = None  # of the message that is not taken
         self._timer: asyncio.TimerHandle | None = None
         loop = asyncio.get_running_loop()
-        self._loop_attributes: dict[str, Any] = getattr(loop, "__dict__", {})
+        self._loop = loop if isinstance(loop, DaemonLoop) else None
         self.heard_s = loop.time()
 
     async def next(self, patience_s: float) -> Any:
@@ -136,13 +137,12 @@ class Read(Generic[Stream]):
 
     def _begin(self) -> None:
         coroutine = self._context.read()
-        self._loop_attributes["create_future"] = self._make_arrival
-        try:
+        if self._loop is None:
             awaited = coroutine.send(None)
-        finally:
-            del self._loop_attributes["create_future"]
+        else:
+            awaited = self._loop.begin(coroutine, self._make_arrival)
         self._coroutine = coroutine
-        if not isinstance(awaited, _Arrival):  # another grpcio, or another loop than asyncio's own
+        if not isinstance(awaited, _Arrival):  # another grpcio, or another loop
             awaited.add_done_callback(self.note)
 
     def _make_arrival(self) -> "_Arrival":

@@ -41,7 +41,8 @@ from roost_formats.journal.journal import Journal
 from roost_slurm.text import commands, squeue
 from roostd.app.decision.recorder import Recorder
 from roostd.slurm import lease_plan
-from roostd.testing.slurm_stand_in import Fault, SlurmStandIn
+from roostd.testing.slurm_faults import Fault
+from roostd.testing.slurm_stand_in import SlurmStandIn
 
 
 async def test_a_placed_job_starts_on_its_gpus() -> None:

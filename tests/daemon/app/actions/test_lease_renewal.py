@@ -4,7 +4,7 @@ from tests.daemon.app.applied_site import Site
 
 from roost_engine.domain.model import JobId
 from roost_slurm.text import commands
-from roostd.testing.slurm_stand_in import Fault
+from roostd.testing.slurm_faults import Fault
 
 
 async def test_a_first_lease_is_made_a_full_one_once() -> None:

@@ -25,7 +25,8 @@ from roost_slurm.text.squeue import SlurmJobState
 from roost_slurm.text.stamp import parse_stamp
 from roost_slurm.text.versions import SlurmVersion
 from roostd.config.config import Config
-from roostd.testing.slurm_stand_in import Fault, SlurmStandIn
+from roostd.testing.slurm_faults import Fault
+from roostd.testing.slurm_stand_in import SlurmStandIn
 
 BOOKWORM = SlurmVersion(22, 5, 8)
 SAVES = "roost:checkpoint=0.05"

@@ -8,7 +8,7 @@ from roost_engine.domain.actions import ReleaseToSlurm
 from roost_engine.domain.events import JobChanged, JobWithdrawn
 from roost_engine.domain.model import JobId
 from roost_slurm.text import squeue
-from roostd.testing.slurm_stand_in import Fault
+from roostd.testing.slurm_faults import Fault
 
 
 async def pinned_job(site: Site) -> JobId:

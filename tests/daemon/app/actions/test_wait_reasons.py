@@ -14,7 +14,8 @@ from roost_engine.domain.errors import SlurmTimeout
 from roost_engine.domain.model import JobId
 from roost_engine.testing.builders import node
 from roostd.state import UnmanagedJob
-from roostd.testing.slurm_stand_in import Fault, SlurmStandIn
+from roostd.testing.slurm_faults import Fault
+from roostd.testing.slurm_stand_in import SlurmStandIn
 
 
 async def test_jobs_say_what_they_wait_for_once_and_in_plain_letters() -> None:

@@ -31,11 +31,12 @@ from roost_slurm.text.squeue import SlurmJobState
 from roostd.app.decision.earlier_waits import (
     changed_waits,
     continued,
+    keep_waits,
     read_waits,
     since_submission,
-    waits_of,
 )
-from roostd.testing.slurm_stand_in import Fault, SlurmStandIn
+from roostd.testing.slurm_faults import Fault
+from roostd.testing.slurm_stand_in import SlurmStandIn
 
 ONE = JobId("1")
 WAIT = WaitSoFar(since_s=40.0, declined_s=(50.0, None), refusal_count=2)
@@ -123,7 +124,8 @@ def test_a_wait_that_is_over_is_forgotten(
 
 
 def test_a_step_changes_the_waits_of_the_jobs_that_it_is_about() -> None:
-    engine = Parts("n1").state.engine
+    parts = Parts("n1")
+    engine = parts.state.engine
     event = JobQueued(at_s=100.0, job=job("1", gpus=8))
     assert changed_waits(event, engine.step(event), engine) == ((ONE, WaitSoFar(since_s=100.0)),)
     second = JobQueued(at_s=101.0, job=job("2", gpus=8))
@@ -133,7 +135,30 @@ def test_a_step_changes_the_waits_of_the_jobs_that_it_is_about() -> None:
     assert changed_waits(ended, engine.step(ended), engine) == ((ONE, None),)
     never = JobQueued(at_s=103.0, job=job("3", gpus=16))  # released to Slurm
     assert changed_waits(never, engine.step(never), engine) == (("3", None),)
-    assert set(waits_of(engine)) == {"2"}
+    keep_waits(parts.state)
+    assert set(parts.state.earlier_records) == {"2"}
+
+
+def test_a_fresh_engine_continues_a_wait_as_the_engine_before_knew_it_once(parts: Parts) -> None:
+    parts.state.engine.step(JobQueued(at_s=100.0, job=job("1", gpus=16), wait=None))  # released
+    parts.state.engine.step(JobQueued(at_s=100.0, job=job("2", gpus=8)))
+    keep_waits(parts.state)
+    assert told(queued(), parts) == WAIT  # the journal's: the engine has released the job
+    second = JobQueued(at_s=110.0, job=job("2", gpus=8))
+    found = continued(second, parts.state)
+    assert found == replace(second, wait=WaitSoFar(since_s=100.0))
+    assert continued(second, parts.state) == second
+
+
+def test_a_wait_of_two_engines_ago_is_not_lost(parts: Parts) -> None:
+    state = parts.state
+    state.engine.step(JobQueued(at_s=100.0, job=job("2", gpus=8)))
+    keep_waits(state)
+    state.engine = Parts("n1").state.engine  # is replaced before it is told of the job
+    keep_waits(state)
+    assert not state.earlier_records
+    second = JobQueued(at_s=110.0, job=job("2", gpus=8))
+    assert continued(second, state) == replace(second, wait=WaitSoFar(since_s=100.0))
 
 
 def test_waits_that_cannot_be_read_are_none(tmp_path: Path) -> None:

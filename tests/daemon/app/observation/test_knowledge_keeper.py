@@ -71,6 +71,7 @@ def test_corrections_of_pairs_are_known_after_a_restart(tmp_path: Path) -> None:
     assert later.sharing.judge(slow, slow) is None
     # A time without sharing loses nothing.
     assert knowledge_of(Plugins().policies(HeuristicScore()), known).sharing == known.sharing
+    journal.close()
 
 
 def test_what_was_learned_before_is_known_after_a_start(tmp_path: Path) -> None:

@@ -42,10 +42,10 @@ def test_what_has_not_changed_stays_the_same_object() -> None:
 
 def test_partitions_without_a_node_are_known_once_there_are_nodes() -> None:
     seen = SeenNodes()
-    assert seen.absent({"mian"}) == frozenset()
+    assert seen.warn_of_absent({"mian"}) == frozenset()
     seen.apply((shown("a"),), 1.0)
     (partition,) = node("a").partitions
-    assert seen.absent({"mian", partition}) == {"mian"}
+    assert seen.warn_of_absent({"mian", partition}) == {"mian"}
 
 
 def test_nodes_without_types_by_index_are_told_with_their_partitions() -> None:

@@ -26,7 +26,8 @@ from roostd.ops.metrics import Metrics
 from roostd.slurm.port import QuestionUnanswered
 from roostd.slurm.queue_view import PendingJob
 from roostd.state import BeyondSlurm, UnmanagedJob
-from roostd.testing.slurm_stand_in import Fault, SlurmStandIn
+from roostd.testing.slurm_faults import Fault
+from roostd.testing.slurm_stand_in import SlurmStandIn
 
 HAND_OVER_S, POLL_S = 30.0, 9.0  # a question in 3 s
 

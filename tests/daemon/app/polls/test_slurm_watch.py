@@ -32,7 +32,8 @@ from roostd.slurm.port import QueueSnapshot, SlurmNode
 from roostd.slurm.queue_reading import view
 from roostd.slurm.queue_view import SlurmQueueView
 from roostd.slurm.rules.site_rules import SiteRules
-from roostd.testing.slurm_stand_in import Fault, SlurmStandIn
+from roostd.testing.slurm_faults import Fault
+from roostd.testing.slurm_stand_in import SlurmStandIn
 
 
 @pytest.fixture
@@ -237,7 +238,7 @@ async def test_the_first_poll_is_the_first_that_slurm_answers_whole(site: Site) 
 
     class LateRules(SlurmStandIn):
         async def rules(self) -> SiteRules:
-            self._meet("rules", ("scontrol", "show", "res"))
+            self._faults.meet("rules", ("scontrol", "show", "res"))
             return self.site_rules
 
     slurm = LateRules([node("n1")], now=lambda: site.now_s)

@@ -4,7 +4,7 @@ import asyncio
 import json
 import shutil
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -210,7 +210,8 @@ async def test_a_model_orders_the_queue_until_its_file_is_swapped(
         desk.promote("short", "ann", {}, force=True)
         assert daemon.daemon.state.engine.policy_names["order"] == name
         await daemon.until_running(*slurm.submit(gpus_per_node=2))
-        assert JournalReader(tmp_path / "state").runs()
+        with closing(JournalReader(tmp_path / "state")) as reader:
+            assert reader.runs()
     spoil(model, b"\0")
     async with running(slurm, config(tmp_path)) as daemon:
         state = daemon.daemon.state
@@ -329,8 +330,8 @@ async def test_the_shadow_decides_beside_the_active_policy_and_is_journalled(
             assert shown.shadow.decision_count == 1
         desk.shadow("", "ann", {})
         assert daemon.daemon.state.shadow is None
-    reader = JournalReader(tmp_path / "state")
-    found = [one for run in reader.runs() for one in reader.shadow_choices(run)]
+    with closing(JournalReader(tmp_path / "state")) as reader:
+        found = [one for run in reader.runs() for one in reader.shadow_choices(run)]
     assert found == [choice]
 
 

@@ -1,10 +1,13 @@
 """Messages of many streams are read in turns, each goes where it belongs, and none is left."""
 
 import asyncio
+from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any
 
 import pytest
 
+from roostd.ops.event_loop import DaemonLoop
 from roostd.rpc.services import gathered_reads
 from roostd.rpc.services.gathered_reads import GATHER_S, READ_COUNT, GatheredReads, Read
 
@@ -94,18 +97,27 @@ class GrpcContext(FakeContext):
         return await self.next
 
 
-async def test_messages_are_noted_as_grpc_tells_of_them_and_not_a_turn_later(
+def on_the_loop_of_roostd(coroutine: Coroutine[Any, Any, None]) -> None:
+    with asyncio.Runner(loop_factory=DaemonLoop) as runner:
+        runner.run(coroutine)
+
+
+def test_messages_are_noted_as_grpc_tells_of_them_and_not_a_turn_later(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(gathered_reads, "READ_COUNT", 2)
-    site = Site(2, GrpcContext)
-    await asyncio.sleep(0)
-    for number in range(3):
-        for context in site.contexts:
-            context.say(str(number))
+
+    async def run() -> None:
+        site = Site(2, GrpcContext)
         await asyncio.sleep(0)
-        assert len(site.taken) == 2 * (number + 1)
-    await site.end()
+        for number in range(3):
+            for context in site.contexts:
+                context.say(str(number))
+            await asyncio.sleep(0)
+            assert len(site.taken) == 2 * (number + 1)
+        await site.end()
+
+    on_the_loop_of_roostd(run())
 
 
 async def test_the_loop_makes_its_own_futures_for_all_else() -> None:
@@ -113,7 +125,8 @@ async def test_the_loop_makes_its_own_futures_for_all_else() -> None:
     await asyncio.sleep(0)
     loop = asyncio.get_running_loop()
     assert type(loop.create_future()) is asyncio.Future
-    assert type(site.contexts[0].next) is not asyncio.Future
+    is_own = isinstance(loop, DaemonLoop)
+    assert (type(site.contexts[0].next) is not asyncio.Future) == is_own
     site.contexts[0].next.set_exception(ConnectionError("gone"))
     with pytest.raises(ConnectionError, match="gone"):
         await asyncio.wait_for(site.tasks[0], 5)
@@ -197,3 +210,20 @@ async def test_a_read_that_fails_after_its_stream_has_ended_is_no_news(
     site.streams.clear()
     await asyncio.sleep(2 * GATHER_S)
     assert news == []
+
+
+@pytest.mark.parametrize(
+    "test",
+    [
+        test_messages_wait_for_others_but_not_for_long,
+        test_the_loop_makes_its_own_futures_for_all_else,
+        test_a_stream_is_read_on_after_each_message,
+        test_a_message_that_is_not_taken_goes_to_the_stream_s_own_task,
+        test_errors_are_raised_in_the_stream_s_own_task,
+        test_a_stream_is_given_up_when_it_says_nothing_and_not_while_it_speaks,
+        test_a_stream_that_was_cancelled_does_not_hinder_the_others_of_its_turn,
+        partial(test_a_read_that_fails_after_its_stream_has_ended_is_no_news, GrpcContext),
+    ],
+)
+def test_the_same_on_the_loop_of_roostd(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    on_the_loop_of_roostd(test())

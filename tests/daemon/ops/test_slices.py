@@ -3,7 +3,7 @@
 import asyncio
 import time
 
-from roostd.page.slices import SLICE_S, Slices
+from roostd.ops.slices import SLICE_S, Slices
 
 
 async def test_other_tasks_run_between_slices() -> None:
