@@ -139,6 +139,8 @@ class DaemonState:
         slurm_fault: empty while Slurm answers.
         journal_fault: empty while the journal is written.
         node_states: Slurm's state of each node, in full: "mixed+drain".
+        registered_epoch_s: wall clock, just before the last look at Slurm's nodes; 0: by it
+            slurmctld has just started, and most of them are about to register; see SeenNodes.
         untyped_nodes: the partitions of each node whose GPUs do not have types by index.
         stranded_gpus: how many GPUs of each node Slurm counts as used though no job has them.
         hidden_nodes: by partition, nodes that Slurm wakes for its jobs and shows nowhere.
@@ -203,6 +205,7 @@ class DaemonState:
     slurm_fault: str = "Slurm was not asked yet"
     journal_fault: str = ""
     node_states: dict[NodeName, str] = field(default_factory=dict)
+    registered_epoch_s: int = 0
     untyped_nodes: Mapping[NodeName, tuple[str, ...]] = field(default_factory=dict)
     stranded_gpus: Mapping[NodeName, int] = field(default_factory=dict)
     hidden_nodes: Mapping[str, frozenset[NodeName]] = field(default_factory=dict)

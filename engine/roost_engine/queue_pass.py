@@ -315,7 +315,8 @@ class QueuePass:
         """Place a job on the best of its candidates."""
         placement, decision = self._scorer.choose(candidates, at_s, record.spec)
         foreign = self._cluster.foreign
-        decision = foreign.named_in(decision, shares_of(placement), "no other place was free")
+        if foreign.used_bytes:
+            decision = foreign.named_in(decision, shares_of(placement), "no other place was free")
         record.last_try = candidates
         self.place(record, seated(record.spec, placement), decision, at_s, actions)
 

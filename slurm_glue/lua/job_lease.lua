@@ -1,4 +1,20 @@
 -- Which jobs get a lease, and how; stands in job_submit.lua.
+-- Returns what roostd says, nil once it is dead, and when it has last found nodes registered.
+local function read_heartbeat()
+  local file, text = io.open(HEARTBEAT, "r"), ""
+  if file then text = file:read(4096) or ""; file:close() end
+  local at, lease = text:match("^roost 1 (%d+) (%d+)\n")
+  at, lease = tonumber(at) or 0, tonumber(lease) or 0
+  local function list(key) return text:match("\n" .. key .. " ([^\n]*)") or "" end
+  local seen = tonumber(list("registered"))
+  if math.abs(os.time() - at) > FRESH_S or lease < 1 or lease > LONGEST_LEASE_S then return nil, seen end
+  return {lease = lease, models = list("models"),
+    on = set_of(list("enforce")), off = set_of(list("except")),
+    accounts = set_of(list("accounts")), qos = set_of(list("qos")),
+    share_qos = set_of(list("share_qos")),
+    owner = list("owner"):gsub("^%x", " owner=%0")}, seen
+end
+
 -- Whether a site that lets Roost steer some accounts or QoS lists the job's. A QoS that the job has
 -- not named, and its user has no default for, is not known yet.
 local function in_opt_in(job, beat)
@@ -23,6 +39,9 @@ local function may_hold(job, partition, beat)
   -- group or a topology segment, NO_VAL16 not given.
   local shared = job.shared or NO_VAL16
   if shared == 0 or (shared > 1 and shared < NO_VAL16) then return false end
+  -- --segment of block topologies, as 26.05 tells it: a pin cannot keep to it.
+  local segment = job.segment_size or 0
+  if segment > 0 and segment < NO_VAL16 then return false end
   local is_heterogeneous = (job.het_job_offset or NO_VAL) ~= NO_VAL
   return not (is_heterogeneous or job.immediate == 1 or job.cron_job == true)  -- srun -I, scrontab
 end
@@ -32,4 +51,16 @@ local function hold(job, beat)
   local asked = begin > now and begin < NO_VAL
   job.admin_comment = "roost:lease" .. beat.owner .. (asked and (" begin=%d"):format(begin) or "")
   job.begin_time = math.max(asked and begin or 0, now + beat.lease)
+end
+
+-- Whether nodes may not have registered yet with a slurmctld that has just started, for about 4 s.
+-- Until then it knows each type of a node, one GPU, and not their sum: 22.05 to 26.05 refuse two GPUs
+-- of a node (`Requested node configuration is not available`). On EAGAIN sbatch, srun and salloc ask
+-- again, after 1, 2, 3, ... s. `seen`: when roostd has last asked and found nodes registered; 0: they
+-- are about to, also with a backup controller that has taken over, whose script is as old as itself.
+local function is_registering(beat, seen)
+  if beat and seen == 0 then return true end
+  local age_s = os.time() - STARTED
+  local longest_s = beat and LONGEST_REGISTER_S or REGISTER_S
+  return seen ~= nil and seen <= STARTED and age_s >= 0 and age_s < longest_s
 end

@@ -8,24 +8,11 @@ local MODEL = ""     -- the model of every GPU of this cluster; empty where ther
 local COUNTED = ""   -- models with a count-only gres of that name: each GPU takes one as a token
 local SEATS = false  -- with second seats, each GPU of a plain request also takes a gputoken
 local FRESH_S, LONGEST_LEASE_S = 15, 86400
+local REGISTER_S, LONGEST_REGISTER_S, EAGAIN, STARTED = 15, 60, 11, os.time()  -- see is_registering
 local NO_VAL, NO_VAL16 = 4294967294, 65534  -- of slurm.h: a number of 32 or 16 bits is not given
 local FORMS = {"tres_per_node", "tres_per_job", "tres_per_task", "tres_per_socket"}
 
 -- gpu_request.lua stands here.
-
-local function read_heartbeat()
-  local file, text = io.open(HEARTBEAT, "r"), ""
-  if file then text = file:read(4096) or ""; file:close() end
-  local at, lease = text:match("^roost 1 (%d+) (%d+)\n")
-  at, lease = tonumber(at) or 0, tonumber(lease) or 0
-  if math.abs(os.time() - at) > FRESH_S or lease < 1 or lease > LONGEST_LEASE_S then return nil end
-  local function list(key) return text:match("\n" .. key .. " ([^\n]*)") or "" end
-  return {lease = lease, models = list("models"),
-    on = set_of(list("enforce")), off = set_of(list("except")),
-    accounts = set_of(list("accounts")), qos = set_of(list("qos")),
-    share_qos = set_of(list("share_qos")),
-    owner = list("owner"):gsub("^%x", " owner=%0")}
-end
 
 -- Wakes roostd, if it is alive.
 local function tell(beat, line)
@@ -33,16 +20,18 @@ local function tell(beat, line)
   if spool then spool:write(line); spool:close() end
 end
 
--- Takes the model out of a request and adds tokens. Returns whether the job asks for GPUs, and
--- whether it names them by index; nil for a type of another kind too: then nothing is changed.
+-- Takes the model out of a request and adds tokens. Returns whether the job asks for GPUs, whether
+-- it names them by index, and whether it asks for two or more of one node, task or socket.
+-- nil for a type of another kind too: then nothing is changed.
 -- With `bare` it adds no gputoken where 22.05 (`gres:gpu`) takes none back: a second seat needs none.
 local function translate(job, models, features, bare)
-  local counted, lists, model, typed = set_of(COUNTED), {}, nil, false
+  local counted, lists, model, typed, several = set_of(COUNTED), {}, nil, false, false
   for _, form in ipairs(FORMS) do
     local list = read_list(job[form] or "", models, counted)
     if not list or (list.model or model) ~= (model or list.model) then return nil end
     if list.head then lists[form] = list end
     model, typed = model or list.model, typed or list.typed
+    several = several or (form ~= "tres_per_job" and tonumber(list.count:sub(2)) > 1)
   end
   if not next(lists) or (typed and model) then return nil end
   local of = model or model_in(features, models) or MODEL
@@ -55,7 +44,7 @@ local function translate(job, models, features, bare)
     job[form] = table.concat(list.entries, ",")
   end
   if model then job.features = features ~= "" and features .. "&" .. model or model end
-  return true, typed
+  return true, typed, several
 end
 
 local function partition_of(job, partitions)
@@ -67,12 +56,15 @@ end
 -- job_lease.lua stands here.
 
 local function submit(job, partitions, uid)
-  local beat, partition = read_heartbeat(), partition_of(job, partitions)
+  local beat, seen = read_heartbeat()
+  local partition = partition_of(job, partitions)
   local asked = job.comment == "roost:shadow" and (uid == 0 or job.user_id ~= uid)  -- by roostd
   local held = beat and may_hold(job, partition, beat) and in_opt_in(job, beat)
   local models = set_of(MODELS .. "," .. (beat and beat.models or ""))
-  local asks, typed = translate(job, models, job.features or "", held and shares(job, beat))
+  local bare = held and shares(job, beat)
+  local asks, typed, several = translate(job, models, job.features or "", bare)
   if not asks or typed or asked then return end
+  if several and is_registering(beat, seen) then return EAGAIN end
   if held then hold(job, beat) end
   -- The partition is the user's text, unchecked so far: it must not forge another line.
   tell(beat, ("submit %d %s\n"):format(uid, partition:gsub("[^%w_.,*+-]", "?"):sub(1, 200)))
@@ -82,13 +74,13 @@ local function modify(job, record)
   translate(job, set_of(MODELS), job.features or record.features or "")
   -- Each update of Roost itself sets one of these two.
   if job.admin_comment or (tonumber(job.begin_time) or 0) > 0 then return end
-  if (record.admin_comment or ""):find("^roost:lease") then tell(read_heartbeat(), "change\n") end
+  if (record.admin_comment or ""):find("^roost:lease") then tell((read_heartbeat()), "change\n") end
 end
 
 local function attempt(handle, ...)
   local fine, fault = pcall(handle, ...)
   if not fine then slurm.log_error("roost: job left to Slurm: %s", tostring(fault)) end
-  return slurm.SUCCESS
+  return fine and fault or slurm.SUCCESS
 end
 
 function slurm_job_submit(...) return attempt(submit, ...) end

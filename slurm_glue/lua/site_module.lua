@@ -3,8 +3,9 @@ local function after(own, handle)
   return function(...)
     local answer = slurm.SUCCESS
     if own then answer = own(...) end
-    if answer == nil or answer == slurm.SUCCESS then attempt(handle, ...) end
-    return answer
+    if answer ~= nil and answer ~= slurm.SUCCESS then return answer end
+    local ours = attempt(handle, ...)
+    return ours ~= slurm.SUCCESS and ours or answer
   end
 end
 

@@ -68,7 +68,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_runtime_folder(unpin)
     guards_command.add_unpin(unpin)
     _add_runtime_folder(release)
-    release.set_defaults(run=guards_command.release)
+    guards_command.add_release(release)
     _add_check(command("check", "look whether slurm.conf has what Roost needs", "--strict"))
     _add_certs(
         command(

@@ -46,11 +46,13 @@ def roostd(stack: Stack) -> Iterator[Stack]:
 def test_slurmctld_restarts_under_load(roostd: Stack) -> None:
     jobs = submit_all(roostd)
     roostd.slurm.restart_controller()
+    # Slurm by itself refuses two GPUs of a node until nodes have registered.
+    at_once = {submit(roostd.slurm, "--gres=gpu:2", command="sleep 0.3"): 2}
     wait_until_nodes_are_known(roostd)
     for job_id in never_launched(roostd) & jobs.keys():
         roostd.slurm.run("scancel", job_id)
         del jobs[job_id]
-    later = submit_all(roostd)
+    later = submit_all(roostd) | at_once
     wait_until_over(roostd.slurm, jobs | later, 180.0)
     for job_id in without_any_gpu(roostd, jobs):
         del jobs[job_id]
@@ -81,7 +83,7 @@ def without_any_gpu(stack: Stack, jobs: Collection[str]) -> list[str]:
 
 
 def wait_until_nodes_are_known(stack: Stack) -> None:
-    """Slurm refuses GPU jobs until its nodes have registered again, with Roost or without.
+    """Slurm refuses to pin, or to take, GPU jobs until its nodes have registered again.
 
     Some time before it knows their GPUs, slurmctld 22.05 shows them as idle.
     """

@@ -30,6 +30,7 @@ class Runtime:
         qos: tuple[str, ...] = (),
         share_qos: tuple[str, ...] = (),
         owner: str = "",
+        registered_epoch_s: int | None = None,
     ) -> None:
         """Write a heartbeat."""
         beat = Heartbeat(
@@ -42,6 +43,7 @@ class Runtime:
             qos=qos,
             share_qos=share_qos,
             owner=owner,
+            registered_epoch_s=registered_epoch_s,
         )
         heartbeat.write(self.heartbeat_file, beat)
 

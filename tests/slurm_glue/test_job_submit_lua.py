@@ -1,5 +1,6 @@
 """job_submit.lua in the interpreter that Slurm embeds: what it changes, and what it leaves."""
 
+import errno
 import os
 import time
 from typing import Any, TypeAlias
@@ -48,9 +49,15 @@ class Slurmctld:
 
     def submit(self, job: Job, uid: int = 1000) -> Job:
         """Return the job as it is after the call."""
+        answer, after = self.answer(job, uid)
+        assert answer == 0
+        return after
+
+    def answer(self, job: Job, uid: int = 1000) -> tuple[int, Job]:
+        """Return the answer to a submission, and the job as it is after the call."""
         table = self.lua.table_from({**PLAIN, **job})
-        assert self.lua.globals().slurm_job_submit(table, self.partitions, uid) == 0
-        return dict(table.items())
+        answer = self.lua.globals().slurm_job_submit(table, self.partitions, uid)
+        return answer, dict(table.items())
 
     def modify(self, update: Job, record: Job) -> Job:
         """Return an update of a job as it is after the call."""
@@ -113,6 +120,7 @@ def test_a_lease_names_the_owner_of_the_heartbeat(runtime: Runtime) -> None:
         {"tres_per_node": "gres:gpu:2", "shared": 2},
         {"tres_per_node": "gres:gpu:2", "shared": 3},
         {"tres_per_node": "gres:gpu:2", "shared": 4},  # --exclusive=topo
+        {"tres_per_node": "gres/gpu:2", "segment_size": 2},
         {"tres_per_node": "gres:gpu:2", "het_job_offset": 0},
         {"tres_per_node": "gres:gpu:2", "het_job_offset": 1},
         {"tres_per_node": "gres:gpu:2", "immediate": 1},
@@ -170,6 +178,12 @@ def test_only_jobs_of_the_opt_in_are_held(runtime: Runtime, job: Job, is_held: b
     slurmctld = Slurmctld(runtime.script())
     assert ("begin_time" in changes(slurmctld, {"tres_per_node": "gres:gpu:1", **job})) is is_held
     assert len(runtime.spool_lines()) == 1  # roostd sees both
+
+
+@pytest.mark.parametrize("segment_size", [0, NO_VAL_16])
+def test_a_job_without_segments_is_held(slurmctld: Slurmctld, segment_size: int) -> None:
+    job = {"tres_per_node": "gres/gpu:2", "segment_size": segment_size}
+    assert "begin_time" in changes(slurmctld, job)
 
 
 def test_an_exclusive_job_gets_its_model_but_no_lease(slurmctld: Slurmctld) -> None:
@@ -504,3 +518,70 @@ def test_where_slurm_takes_tokens_back_a_job_that_opted_in_has_them_too(runtime:
 def test_a_directory_as_heartbeat_is_none(runtime: Runtime) -> None:
     os.mkdir(runtime.heartbeat_file)
     assert changes(Slurmctld(runtime.script()), {"tres_per_node": "gres:gpu:1"}) == {}
+
+
+PAIR = {"tres_per_node": "gres:gpu:2"}
+
+
+@pytest.mark.parametrize("form", ["tres_per_node", "tres_per_task", "tres_per_socket"])
+@pytest.mark.parametrize(
+    "request_text", ["gres:gpu:2", "gres/gpu:8", "gres/gpu=2", "gres:gpu:a100:2"]
+)
+def test_until_nodes_have_registered_clients_are_to_ask_again(
+    runtime: Runtime, form: str, request_text: str
+) -> None:
+    """Slurm would refuse such a job for good; sbatch, srun and salloc repeat it on EAGAIN."""
+    runtime.beat(registered_epoch_s=int(time.time()) - 5)
+    slurmctld = Slurmctld(runtime.script(models=("a100",)))
+    answer, job = slurmctld.answer({form: request_text})
+    assert answer == errno.EAGAIN
+    assert "admin_comment" not in job
+    assert runtime.spool_lines() == []
+    runtime.beat(registered_epoch_s=int(time.time()) + 1)
+    assert slurmctld.submit({form: request_text})["admin_comment"] == "roost:lease"
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        {"tres_per_node": "gres:gpu:1"},
+        {"tres_per_node": "gres:gpu"},
+        {"tres_per_job": "gres:gpu:8"},
+        {"tres_per_node": "gres:gpu:g0:1,gres:gpu:g3:1"},
+        {"tres_per_node": "gres:nic:2"},
+        {},
+    ],
+)
+def test_until_nodes_have_registered_slurm_takes_other_jobs(runtime: Runtime, job: Job) -> None:
+    runtime.beat(registered_epoch_s=0)
+    assert Slurmctld(runtime.script()).answer(job)[0] == 0
+
+
+def test_an_earlier_roostd_and_a_dead_one_make_nobody_wait_for_long(runtime: Runtime) -> None:
+    runtime.beat()
+    assert Slurmctld(runtime.script()).answer(PAIR)[0] == 0
+    runtime.beat(registered_epoch_s=0, age_s=60)
+    script = runtime.script()
+    assert Slurmctld(script).answer(PAIR)[0] == errno.EAGAIN
+    started = "STARTED = 15, 60, 11, os.time()"
+    for age_s, alive, dead in ((10, errno.EAGAIN, errno.EAGAIN), (20, errno.EAGAIN, 0), (61, 0, 0)):
+        assert started in script
+        slurmctld = Slurmctld(script.replace(started, f"{started} - {age_s}"))
+        runtime.beat(registered_epoch_s=1, age_s=60)
+        assert slurmctld.answer(PAIR)[0] == dead
+        runtime.beat(registered_epoch_s=1)
+        assert slurmctld.answer(PAIR)[0] == alive
+
+
+def test_roostd_says_that_a_backup_controller_has_taken_over(runtime: Runtime) -> None:
+    long_ago = runtime.script().replace("os.time()  -- see is_reg", "0  -- see is_reg")
+    slurmctld = Slurmctld(long_ago)
+    for registered_epoch_s, answer in ((1, 0), (0, errno.EAGAIN), (int(time.time()), 0)):
+        runtime.beat(registered_epoch_s=registered_epoch_s)
+        assert slurmctld.answer(PAIR)[0] == answer
+
+
+def test_a_clock_that_was_set_back_makes_nobody_wait(runtime: Runtime) -> None:
+    runtime.beat(registered_epoch_s=1)
+    script = runtime.script().replace("os.time()  -- see is_reg", "os.time() + 3600  -- see is_reg")
+    assert Slurmctld(script).answer(PAIR)[0] == 0

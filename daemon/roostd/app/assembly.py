@@ -250,5 +250,5 @@ class Assembly:
         await self.watch.prepare_settings()
         self.replace_engine()
         if not self.state.slurm_fault:
-            self._heartbeat.write(self.state.config)
+            self._heartbeat.write(self.state.config, self.state.registered_epoch_s)
         self.watch.poll()

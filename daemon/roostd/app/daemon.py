@@ -283,7 +283,7 @@ class Daemon:
         self._notify.watchdog()
         if self.state.slurm_fault:
             return
-        self._heartbeat.write(self.state.config)
+        self._heartbeat.write(self.state.config, self.state.registered_epoch_s)
 
     async def _reload_when_asked(self) -> None:
         while True:

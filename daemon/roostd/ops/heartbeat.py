@@ -25,10 +25,15 @@ class HeartbeatWriter:
         self._path = runtime_dir / "heartbeat"
         self._owner = owner_of(runtime_dir)
 
-    def write(self, config: Config) -> None:
-        """Write the present time, the first lease, and whose jobs get one."""
+    def write(self, config: Config, registered_epoch_s: int) -> None:
+        """Write the present time, the first lease, and whose jobs get one.
+
+        Args:
+            config: in effect.
+            registered_epoch_s: see DaemonState.
+        """
         try:
-            heartbeat.write(self._path, _heartbeat(config, self._owner))
+            heartbeat.write(self._path, _heartbeat(config, self._owner, registered_epoch_s))
         except (OSError, heartbeat.HeartbeatError) as error:
             _log.error("heartbeat_not_written", error=str(error))
 
@@ -49,7 +54,7 @@ def owner_of(runtime_dir: Path) -> str:
     return heartbeat.owner_of(runtime_dir, socket.gethostname())
 
 
-def _heartbeat(config: Config, owner: str) -> heartbeat.Heartbeat:
+def _heartbeat(config: Config, owner: str, registered_epoch_s: int) -> heartbeat.Heartbeat:
     enforced = [name for name, one in config.partitions.items() if one.mode is Mode.ENFORCE]
     excepted = [name for name, one in config.partitions.items() if one.mode is not Mode.ENFORCE]
     by_default = config.mode is Mode.ENFORCE
@@ -63,6 +68,7 @@ def _heartbeat(config: Config, owner: str) -> heartbeat.Heartbeat:
         qos=_opted_in(config.qos),
         share_qos=_opted_in(config.sharing.qos) if config.sharing.enabled else (),
         owner=owner,
+        registered_epoch_s=registered_epoch_s,
     )
 
 

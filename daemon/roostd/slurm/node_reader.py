@@ -51,4 +51,5 @@ def _slurm_node(node: ShownNode, rack: str) -> SlurmNode:
         socket_count=node.socket_count,
         is_typed=node.is_typed,
         used_gpus=node.used_gpus,
+        is_registering=node.is_registering,
     )

@@ -67,6 +67,7 @@ class SlurmNode:
         socket_count: of its CPUs.
         is_typed: whether GPU i has the type gi: without it a pin makes Slurm hold the job.
         used_gpus: indices of the GPUs that slurmctld counts as used.
+        is_registering: whether slurmctld has just started, and awaits the node.
     """
 
     spec: NodeSpec
@@ -77,6 +78,7 @@ class SlurmNode:
     socket_count: int = 1
     is_typed: bool = True
     used_gpus: tuple[int, ...] = ()
+    is_registering: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -90,7 +90,9 @@ class _Reading:
         self._outside_kinds: dict[str, NodeKinds] = {}  # by partition
         self._may_reuse = not before.held_back.refusals and self._rules.binds_like(before.rules)
         self._arrays = ArrayLimits(snapshot)
-        self._users_of_nodes = users_of_nodes(snapshot.jobs, snapshot.details, site.rules.nodes)
+        self._users_of_nodes = users_of_nodes(
+            snapshot.jobs, snapshot.details, site.rules.nodes, site.rules.partitions
+        )
         self._waiting: dict[JobId, JobSpec] = {}
         self._blocked: dict[JobId, str] = {}
         self._unmanaged: dict[JobId, str] = {}
@@ -169,7 +171,10 @@ class _Reading:
 
     def _read(self, job: QueuedJob, job_id: JobId) -> JobSpec | Unmanaged:
         spec = self._reader.read(job, self._details.get(job.number), job_id)
-        why_left = None if isinstance(spec, Unmanaged) else self._rules.why_left(job)
+        if isinstance(spec, Unmanaged):
+            return spec
+        node_count = min((shape.node_count for shape in spec.shapes), default=1)
+        why_left = self._rules.why_left(job, node_count)
         return spec if why_left is None else Unmanaged(why_left)
 
     def _why_unmanaged(self, job: QueuedJob, job_id: JobId, read: Unmanaged) -> str:

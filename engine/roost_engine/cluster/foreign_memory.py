@@ -98,7 +98,7 @@ class ForeignMemory:
             shares: the GPUs that it chose.
             why: why the job gets them all the same.
         """
-        if not self.used_bytes or not (used := self._used_in(shares)):
+        if not (used := self._used_in(shares)):
             return decision
         text = f"processes of no job use {', '.join(used)}, and {why}"
         return Lazy(lambda: _with_neighbour(decision.get(), text))

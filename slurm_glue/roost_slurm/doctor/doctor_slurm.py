@@ -2,16 +2,17 @@
 
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from roost_slurm.doctor.doctor import Check, Finding, Level, Looked
+from roost_slurm.doctor.doctor import Check, Finding, Level, Looked, Machine
 from roost_slurm.hooks import heartbeat
 from roost_slurm.site import site_check
 from roost_slurm.site.config import HOOK_KEYS
 from roost_slurm.text import commands
-from roost_slurm.text.hostlist import expand
-from roost_slurm.text.scontrol import parse_nodes
+from roost_slurm.text.scontrol import parse_jobs, parse_nodes
+from roost_slurm.text.squeue import parse_queue
+from roost_slurm.text.stranded import Held, held_by_jobs, stranded
 from roost_slurm.text.versions import UnknownVersion, parse_version, untried
 
 _TYPED = re.compile(r"gres/gpu:([A-Za-z][\w.-]*)")
@@ -102,20 +103,38 @@ def daemon(looked: Looked) -> Iterator[Finding]:
 
 
 def stranded_gpus(looked: Looked) -> Iterator[Finding]:
-    """Look for GPUs that slurmctld counts as used on nodes without a job; see gres_used."""
-    shown = parse_nodes(looked.machine.run(commands.show_nodes()).out)
-    stranded = {node.name: node.stranded_gpu_count for node in shown if node.stranded_gpu_count}
-    if not stranded:
-        return
-    suspended = looked.machine.run(commands.nodes_of_suspended_jobs())
-    if suspended.code:
-        return
-    for line in suspended.out.split():
-        for name in expand(line):
-            stranded.pop(name, None)
-    for name, count in sorted(stranded.items()):
-        text = f"slurmctld counts GPUs of node {name} as used ({count}), and no job is there"
-        yield Finding("gpus", Level.PROBLEM, text, "scontrol reconfigure; docs/faults.md, Slurm")
+    """Look for GPUs that slurmctld counts as used and that no job has; see gres_used.
+
+    A GPU counts once two looks, one after the other, find it.
+    """
+    first = _stranded(looked.machine)
+    again = _stranded(looked.machine) if first else {}
+    for name in sorted(first.keys() & again.keys()):
+        count = len(first[name] & again[name])
+        if count:
+            text = f"slurmctld counts GPUs of node {name} as used ({count}), and no job has them"
+            yield Finding(
+                "gpus", Level.PROBLEM, text, "scontrol reconfigure; docs/faults.md, Slurm"
+            )
+
+
+def _stranded(machine: Machine) -> Mapping[str, frozenset[int]]:
+    shown = parse_nodes(machine.run(commands.show_nodes()).out)
+    used = [node for node in shown if node.used_gpus]
+    if not used:
+        return {}
+    answers = machine.run(commands.queue()), machine.run(commands.show_jobs())
+    if any(answer.code for answer in answers):
+        return {}
+    dump, details = parse_queue(answers[0].out), parse_jobs(answers[1].out)
+    held = held_by_jobs(dump.jobs, details)
+    found = {
+        node.name: stranded(
+            node.used_gpus, node.cpu_allocated_count, node.state, held.get(node.name, Held())
+        )
+        for node in used
+    }
+    return {name: gpus for name, gpus in found.items() if gpus}
 
 
 def service_user(looked: Looked) -> Iterator[Finding]:

@@ -45,12 +45,25 @@ def unpin(args: argparse.Namespace) -> int:
     return 0
 
 
+def add_release(parser: argparse.ArgumentParser) -> None:
+    """Add what `release` has beside --runtime-folder."""
+    parser.add_argument(
+        "--lease-s",
+        type=float,
+        default=0.0,
+        metavar="SECONDS",
+        help="slurm.lease_s of the stopped roostd, where it was longer than an hour: without it, a"
+        " begin time more than an hour ahead counts as the user's",
+    )
+    parser.set_defaults(run=release)
+
+
 def release(args: argparse.Namespace) -> int:
     """Release and print the jobs; return 0, or BAD_INPUT while roostd is alive or Slurm refuses."""
     from roost_slurm.guards import left_leases
 
     try:
-        for job_id in left_leases.end_leases(args.runtime_folder):
+        for job_id in left_leases.end_leases(args.runtime_folder, longest_lease_s=args.lease_s):
             print(job_id)
     except left_leases.RoostdRuns as error:
         print(f"roost-slurm release: {error}", file=sys.stderr)

@@ -33,6 +33,7 @@ def end_leases(
     runtime_folder: Path,
     run: RunCommand = run_command,
     *,
+    longest_lease_s: float = LONGEST_GROWN_LEASE_S,
     wall_clock: Callable[[], float] = time.time,
 ) -> Iterator[str]:
     """Give leased jobs their own begin times, and release them to Slurm. Yields their ids.
@@ -43,6 +44,7 @@ def end_leases(
     Args:
         runtime_folder: of the roostd that was stopped.
         run: runs Slurm's commands.
+        longest_lease_s: of that roostd: a later begin time is a user's own.
         wall_clock: seconds since the epoch.
 
     Raises:
@@ -51,6 +53,7 @@ def end_leases(
             where the caller is no operator of Slurm.
     """
     now_s = wall_clock()
+    latest_s = now_s + max(longest_lease_s, LONGEST_GROWN_LEASE_S) + _LATE_S
     if _beats(runtime_folder, now_s):
         raise RoostdRuns(f"roostd beats in {runtime_folder}; stop it first: systemctl stop roostd")
     mine = {"", heartbeat.owner_of(runtime_folder, socket.gethostname())}
@@ -58,7 +61,7 @@ def end_leases(
     for job in parse_queue(run(commands.pending_queue(), _TIMEOUT_S)).jobs:
         stamp = parse_stamp(job.admin_comment)
         if stamp is not None and stamp.owner in mine and _is_leased(job, now_s):
-            jobs_by_begin.setdefault(_begin_of(job, stamp, now_s), []).extend(job.job_ids)
+            jobs_by_begin.setdefault(_begin_of(job, stamp, now_s, latest_s), []).extend(job.job_ids)
     released_count, refusals = 0, list[subprocess.CalledProcessError]()
     for begin_s, job_ids in jobs_by_begin.items():
         for start in range(0, len(job_ids), JOBS_PER_CALL):
@@ -81,11 +84,14 @@ def _is_leased(job: QueuedJob, now_s: float) -> bool:
     return job.is_pending and not is_eligible(job, now_s) and not waits_pinned(job)
 
 
-def _begin_of(job: QueuedJob, stamp: Stamp, now_s: float) -> int | None:
-    """Return the begin time that a job's user asked for; None: none, or it has passed."""
+def _begin_of(job: QueuedJob, stamp: Stamp, now_s: float, latest_s: float) -> int | None:
+    """Return the begin time that a job's user asked for; None: none, or it has passed.
+
+    `latest_s` is when the last lease ends.
+    """
     begin_s = stamp.begin_epoch_s
     shown_s = job.start_epoch_s
-    if shown_s is not None and shown_s > now_s + LONGEST_GROWN_LEASE_S + _LATE_S:
+    if shown_s is not None and shown_s > latest_s:
         begin_s = int(shown_s)
     return None if begin_s is None or begin_s <= now_s else begin_s
 

@@ -8,13 +8,16 @@
     qos
     share_qos together
     owner 1f2e3d4c
+    registered <unix epoch seconds>
 
 `enforce` names partitions, or "*" for all but those of `except`. `models` are GPU models that
 users may write as a type (`gpu:a100:2`). Only jobs of these `accounts` and `qos` get a lease; an
 empty list means all. Jobs of the QoS in `share_qos` opt in to share their GPUs, unless their
 comments say otherwise; the line is missing where there are none. `owner` tells the machine and the
-folder of this file: job_submit.lua reads one file, and writes its owner into each lease. The file
-is replaced as a whole: a reader never gets half of it.
+folder of this file: job_submit.lua reads one file, and writes its owner into each lease.
+`registered` is when roostd has last asked Slurm for the nodes and found them registered with
+slurmctld; 0: they are about to register. The file is replaced as a whole: a reader never gets half
+of it.
 """
 
 import hashlib
@@ -51,6 +54,7 @@ class Heartbeat:
     qos: tuple[str, ...] = ()
     share_qos: tuple[str, ...] = ()
     owner: str = ""
+    registered_epoch_s: int | None = None  # None: an earlier roostd, which does not say
 
     def __post_init__(self) -> None:
         if not 1 <= self.lease_s <= LONGEST_LEASE_S:
@@ -95,6 +99,8 @@ def render(beat: Heartbeat) -> str:
         lines.append(f"share_qos {','.join(beat.share_qos)}")
     if beat.owner:
         lines.append(f"owner {beat.owner}")
+    if beat.registered_epoch_s is not None:
+        lines.append(f"registered {beat.registered_epoch_s}")
     text = "\n".join(lines) + "\n"
     if len(text) > MAX_BYTES:
         raise HeartbeatError(f"{len(text)} bytes of names; want at most {MAX_BYTES}")
@@ -123,6 +129,7 @@ def parse(text: str) -> Heartbeat:
         qos=lists.get("qos", ()),
         share_qos=lists.get("share_qos", ()),
         owner=values.get("owner", ""),
+        registered_epoch_s=_epoch_s(values.get("registered", "")),
     )
 
 
@@ -143,6 +150,10 @@ def write(path: Path, beat: Heartbeat) -> None:
     except BaseException:
         os.unlink(temporary)
         raise
+
+
+def _epoch_s(text: str) -> int | None:
+    return int(text) if re.fullmatch(r"\d{1,15}", text, re.ASCII) else None
 
 
 def _names(text: str) -> tuple[str, ...]:

@@ -86,11 +86,6 @@ def show_nodes(names: Sequence[str] = ()) -> Argv:
     return ("scontrol", "-a", "-F", "-d", "-o", "show", "nodes", *named)
 
 
-def nodes_of_suspended_jobs() -> Argv:
-    """Show the nodes of each suspended job, as host lists."""
-    return ("squeue", "-a", "-h", "-t", "SUSPENDED", "-o", "%N")
-
-
 def show_topology() -> Argv:
     """Show switches; exit code 1 where there is no topology."""
     return ("scontrol", "-o", "show", "topology")

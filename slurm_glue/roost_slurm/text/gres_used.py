@@ -23,6 +23,20 @@ def has_registered(row: Mapping[str, str]) -> bool:
     return row.get("SlurmdStartTime") != "None" or "gpu:" not in used or "(IDX:" in used
 
 
+def is_registering(row: Mapping[str, str]) -> bool:
+    """Whether a node is expected to register with slurmctld, which has just started.
+
+    Until then slurmctld of any release knows each GPU type of the node, and takes no job that asks
+    for two untyped GPUs of it.
+
+    Args:
+        row: the values of the node's line.
+    """
+    state = row.get("State", "").upper()
+    is_awaited = state.startswith(("UNKNOWN", "IDLE", "MIXED", "ALLOC")) and "*" not in state
+    return row.get("SlurmdStartTime") == "None" and is_awaited and "POWER" not in state
+
+
 def used_gpus(row: Mapping[str, str]) -> tuple[int, ...]:
     """Return which GPUs of a node slurmctld counts as used.
 

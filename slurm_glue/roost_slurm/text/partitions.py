@@ -26,8 +26,9 @@ class Partition:
         allowed_accounts, allowed_qos: None: all but the denied ones.
         preempt_modes: how jobs there are preempted under preempt/partition_prio, upper case.
         over_subscribe: "NO", "EXCLUSIVE", "YES:4", "FORCE:4".
-        is_for_one_user: ExclusiveUser=YES, Exclusive=USER from 26.05 on: jobs of one user at a time
-            have a node.
+        exclusive_to: "USER": jobs of one user at a time have a node (ExclusiveUser=YES); "TOPO":
+            one job at a time has a switch or block (ExclusiveTopo=YES); from 26.05 on Exclusive=.
+        topology: Topology=, from 25.05 on; "": the cluster's default one.
     """
 
     name: str
@@ -45,7 +46,8 @@ class Partition:
     denied_qos: frozenset[str] = frozenset()
     preempt_modes: frozenset[str] = frozenset()
     over_subscribe: str = "NO"
-    is_for_one_user: bool = False
+    exclusive_to: str = ""
+    topology: str = ""
 
     @property
     def starts_jobs(self) -> bool:
@@ -78,10 +80,17 @@ def _partition(row: Mapping[str, str]) -> Partition | None:
             denied_qos=_words(row.get("DenyQos", "")),
             preempt_modes=_words(row.get("PreemptMode", "")),
             over_subscribe=row.get("OverSubscribe", "NO"),
-            is_for_one_user=row.get("ExclusiveUser") == "YES" or row.get("Exclusive") == "USER",
+            exclusive_to=_exclusive_to(row),
+            topology=row.get("Topology", "").replace("(null)", ""),
         )
     except (KeyError, ValueError):
         return None
+
+
+def _exclusive_to(row: Mapping[str, str]) -> str:
+    if row.get("ExclusiveUser") == "YES" or row.get("Exclusive") == "USER":
+        return "USER"
+    return "TOPO" if row.get("ExclusiveTopo") == "YES" or row.get("Exclusive") == "TOPO" else ""
 
 
 def _limit(text: str) -> int | None:

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from roost_slurm.text.gres_used import UNREGISTERED, has_registered, used_gpus
+from roost_slurm.text.gres_used import UNREGISTERED, has_registered, is_registering, used_gpus
 from roost_slurm.text.hostlist import HostlistError, expand
 from roost_slurm.text.limits import LONGEST_COMMENT, MOST_HOSTS, uint32, whole_number
 from roost_slurm.text.squeue import HOLDING, SlurmJobState
@@ -134,6 +134,7 @@ class ShownNode:
         has_seats: whether each of them has a second seat.
         is_typed: whether GPU i has the type gi, so that a job can be pinned to it.
         used_gpus: GPU indices that slurmctld counts as used; see gres_used.
+        is_registering: see gres_used.
     """
 
     name: str
@@ -153,6 +154,7 @@ class ShownNode:
     has_seats: bool = False
     is_typed: bool = True
     used_gpus: tuple[int, ...] = ()
+    is_registering: bool = False
 
     @property
     def stranded_gpu_count(self) -> int:
@@ -311,6 +313,7 @@ def _parse_node(line: str) -> ShownNode | None:
             socket_count=max(uint32(row.get("Sockets", "1")), 1),
             is_typed=_is_typed(gres),
             used_gpus=used_gpus(row),
+            is_registering=is_registering(row),
         )
     except (KeyError, TresError, ValueError):
         return None

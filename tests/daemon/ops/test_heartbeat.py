@@ -14,7 +14,7 @@ PARTITIONS = {"a": {"mode": "enforce"}, "b": {"mode": "advise"}, "c": {"mode": "
 
 
 def beat(folder: Path, **settings: Any) -> list[str]:
-    HeartbeatWriter(folder).write(Config.model_validate(settings))
+    HeartbeatWriter(folder).write(Config.model_validate(settings), 1_800_000_000)
     return (folder / "heartbeat").read_text().splitlines()
 
 
@@ -22,7 +22,8 @@ def test_with_another_mode_by_default_only_enforced_partitions_are_named(tmp_pat
     first, *rest = beat(tmp_path, mode="shadow", partitions=PARTITIONS)
 
     owner = f"owner {owner_of(tmp_path)}"
-    assert rest == ["enforce a", "except ", "models ", "accounts ", "qos ", owner]
+    registered = "registered 1800000000"
+    assert rest == ["enforce a", "except ", "models ", "accounts ", "qos ", owner, registered]
     word, version, at_epoch_s, _ = first.split()
     assert (word, version) == ("roost", "1")
     assert abs(time.time() - int(at_epoch_s)) < 60
@@ -72,7 +73,7 @@ def test_the_first_lease_is_no_longer_than_others(tmp_path: Path) -> None:
 
 def test_a_stopped_daemon_leaves_no_heartbeat_and_may_stop_twice(tmp_path: Path) -> None:
     heartbeat = HeartbeatWriter(tmp_path)
-    heartbeat.write(Config())
+    heartbeat.write(Config(), 0)
     assert (tmp_path / "heartbeat").exists()
 
     heartbeat.remove()
@@ -101,7 +102,7 @@ def test_a_heartbeat_that_cannot_be_written_is_logged_and_no_more(
     tmp_path: Path, folder: str, settings: dict[str, Any]
 ) -> None:
     with structlog.testing.capture_logs() as logs:
-        HeartbeatWriter(tmp_path / folder).write(Config.model_validate(settings))
+        HeartbeatWriter(tmp_path / folder).write(Config.model_validate(settings), 0)
 
     assert [entry["event"] for entry in logs] == ["heartbeat_not_written"]
     assert not (tmp_path / "heartbeat").exists()

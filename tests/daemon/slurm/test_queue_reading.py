@@ -153,11 +153,23 @@ async def test_a_job_that_may_get_cpus_of_others_could_start_elsewhere(watcher: 
 async def test_a_partition_of_one_user_at_a_time_is_slurms(watcher: Watcher) -> None:
     (job_id,) = watcher.slurm.submit(gpus=2)
     await watcher.poll()
-    partition = Partition(name="main", is_for_one_user=True)
+    partition = Partition(name="main", exclusive_to="USER")
     watcher.site = SiteView(rules=SiteRules(partitions={"main": partition}))
     (event,) = await watcher.poll()
     assert isinstance(event, JobWithdrawn)
     assert "one user at a time" in watcher.view.unmanaged[job_id]
+
+
+async def test_several_nodes_under_a_topology_of_the_partition_are_slurms(watcher: Watcher) -> None:
+    several, one = (watcher.slurm.submit(gpus_per_node=1, nodes=(n, n))[0] for n in (2, 1))
+    partitions = {name: Partition(name=name, topology=name) for name in ("main", "other")}
+    watcher.site = SiteView(rules=SiteRules(partitions=partitions))
+    await watcher.poll()
+    assert "its own Topology=" in watcher.view.unmanaged[several]
+    assert one in watcher.view.waiting
+    watcher.site = SiteView(rules=SiteRules(partitions={"main": partitions["main"]}))
+    await watcher.poll()
+    assert several in watcher.view.waiting
 
 
 async def test_a_job_whose_partition_is_up_again_is_queued(watcher: Watcher) -> None:

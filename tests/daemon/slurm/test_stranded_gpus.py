@@ -13,13 +13,11 @@ from roost_engine.domain.model import NodeName
 from roost_engine.testing.builders import node
 from roost_slurm.testing.cluster_plan import ClusterPlan
 from roost_slurm.testing.local_slurm import LocalSlurm
-from roost_slurm.text.scontrol import AllocatedNode, JobDetail, parse_jobs, parse_nodes
-from roost_slurm.text.squeue import QueuedJob, SlurmJobState, parse_queue
+from roost_slurm.text.scontrol import JobDetail, parse_jobs, parse_nodes
+from roost_slurm.text.squeue import QueuedJob, parse_queue
 from roostd.slurm.port import QueueSnapshot, SlurmNode
 from roostd.slurm.slurm_cli import SlurmCli
 from roostd.slurm.stranded_gpus import StrandedGpus
-
-RUNNING, SUSPENDED = SlurmJobState.RUNNING, SlurmJobState.SUSPENDED
 
 
 def a_node(*used: int, cpus: int = 0, state: str = "mixed") -> SlurmNode:
@@ -33,86 +31,9 @@ def a_node(*used: int, cpus: int = 0, state: str = "mixed") -> SlurmNode:
     )
 
 
-def a_job(
-    number: int,
-    *gpus: int,
-    state: SlurmJobState = RUNNING,
-    asks: str = "gres/gpu:1",
-    shared: tuple[int, ...] = (),
-) -> tuple[QueuedJob, JobDetail]:
-    """A job with two CPUs of n1."""
-    allocated = (AllocatedNode("n1", gpus, 2, 0, shared_indices=shared),)
-    tres = (("TresPerNode", asks),) if asks else ()
-    return QueuedJob(number=number, state=state, nodes="n1", tres=tres), JobDetail(
-        number=number,
-        state=state,
-        reason="",
-        is_held=False,
-        min_node_count=1,
-        max_node_count=None,
-        excluded_nodes="",
-        required_nodes="",
-        allocated=allocated,
-    )
-
-
 def shot(*jobs: tuple[QueuedJob, JobDetail]) -> QueueSnapshot:
     details = {detail.number: detail for _, detail in jobs}
     return QueueSnapshot(at_epoch_s=1.0, jobs=tuple(job for job, _ in jobs), details=details)
-
-
-def twice(one: SlurmNode, snapshot: QueueSnapshot) -> Mapping[NodeName, int]:
-    stranded = StrandedGpus()
-    assert stranded.compare((one,), snapshot) == {}
-    return stranded.compare((one,), snapshot)
-
-
-def test_what_no_job_of_a_busy_node_has_is_stranded() -> None:
-    jobs = shot(a_job(1, 0), a_job(2, 2), a_job(3, asks=""))
-    assert twice(a_node(0, 1, 2, 5, cpus=6), jobs) == {"n1": 2}
-
-
-def test_what_an_idle_node_counts_as_used_is_stranded() -> None:
-    assert twice(a_node(3, state="idle"), shot()) == {"n1": 1}
-    assert twice(a_node(state="idle"), shot()) == {}
-
-
-def test_a_suspended_job_has_its_gpus_and_no_cpu() -> None:
-    jobs = shot(a_job(1, 0), a_job(2, 1, state=SUSPENDED))
-    assert twice(a_node(0, 1, cpus=2), jobs) == {}
-    assert twice(a_node(0, 1, 2, cpus=2), jobs) == {"n1": 1}
-
-
-def test_a_gpu_of_which_a_job_has_shards_is_not_stranded() -> None:
-    jobs = shot(a_job(1, asks="gres/shard:1", shared=(3,)))
-    assert twice(a_node(3, cpus=2), jobs) == {}
-
-
-@pytest.mark.parametrize(
-    "jobs",
-    [
-        (),  # the job that has GPU 0 ended before the queue was read
-        (a_job(1), a_job(2, 5)),  # slurmctld does not know which GPU the first has
-        (a_job(1, state=SlurmJobState.COMPLETING),),
-        (a_job(1, state=SlurmJobState.CONFIGURING),),
-    ],
-)
-def test_nothing_is_told_where_nodes_and_jobs_do_not_fit(
-    jobs: tuple[tuple[QueuedJob, JobDetail], ...],
-) -> None:
-    assert twice(a_node(0, cpus=2 * max(len(jobs), 1)), shot(*jobs)) == {}
-
-
-def test_nothing_is_told_of_a_job_without_details() -> None:
-    job, _ = a_job(1, 0)
-    unknown = QueueSnapshot(at_epoch_s=1.0, jobs=(job,), details={})
-    assert twice(a_node(0), unknown) == {}
-    unreadable = replace(unknown, jobs=(replace(job, nodes="n[1"),))
-    assert twice(a_node(0, cpus=2), unreadable) == {}
-
-
-def test_nothing_is_told_of_a_node_where_a_job_completes() -> None:
-    assert twice(a_node(0, state="idle+completing"), shot()) == {}
 
 
 def test_the_same_gpu_must_be_without_a_job_in_two_readings() -> None:

@@ -5,10 +5,11 @@ from pathlib import Path
 import pytest
 from tests.slurm_glue.conftest import Runtime
 from tests.slurm_glue.doctor.test_doctor import FakeMachine, machine
-from tests.slurm_glue.recorded import RELEASES, read
+from tests.slurm_glue.recorded import RELEASES, numbers, read
 
 from roost_slurm.doctor import doctor_slurm
-from roost_slurm.doctor.doctor import Answer, Level
+from roost_slurm.doctor.doctor import Answer, Finding, Level
+from roost_slurm.text import commands
 
 __all__ = ["machine"]
 FINE = Answer(0, "", "")
@@ -94,21 +95,30 @@ def test_what_check_config_says_is_passed_on(machine: FakeMachine) -> None:
     assert found.level is Level.ADVICE
 
 
-def test_gpus_that_slurm_has_stranded_are_a_problem(machine: FakeMachine) -> None:
-    used = "gpu:g0:1(IDX:0),gpu:g1:0(IDX:N/A)"
-    shown = "\n".join(
-        f"NodeName={name} CPUAlloc=0 CPUTot=4 RealMemory=10 AllocMem=0 State=IDLE"
-        f" Gres=gpu:g0:1,gpu:g1:1 GresUsed={used}"
-        for name in ("n1", "n2", "n3")
-    )
-    machine.answers["scontrol -a -F -d -o show nodes"] = Answer(0, shown, "")
-    machine.answers["squeue -a -h -t SUSPENDED"] = Answer(0, "n[2-3]\n", "")
-    (found,) = doctor_slurm.stranded_gpus(machine.looked())
-    assert found.level is Level.PROBLEM
-    assert "node n1 as used (1)" in found.text
-    assert found.cure.startswith("scontrol reconfigure")
+@pytest.mark.parametrize("release", RELEASES)
+def test_gpus_that_slurm_has_stranded_are_a_problem_on_busy_nodes_too(
+    machine: FakeMachine, release: str
+) -> None:
+    nodes, queue = read(release, "show_nodes.txt"), read(release, "squeue.txt")
 
-    machine.answers["squeue -a -h -t SUSPENDED"] = Answer(1, "", "Unable to contact slurmctld")
+    def found() -> list[Finding]:
+        answers = {commands.show_nodes(): nodes, commands.queue(): queue}
+        answers[commands.show_jobs()] = read(release, "show_job.txt")
+        machine.answers |= {" ".join(argv): Answer(0, out, "") for argv, out in answers.items()}
+        return [*doctor_slurm.stranded_gpus(machine.looked())]
+
+    assert found() == []
+    # The job with GPUs 2 and 3 of n1, and 2 CPUs, was forgotten.
+    gone = f"{numbers(release)['typed']}\x1f"
+    queue = "".join(line for line in queue.splitlines(keepends=True) if not line.startswith(gone))
+    assert found() == []  # the two answers do not fit together
+    busy = nodes.partition("CPUAlloc=")[2].split()[0]
+    nodes = nodes.replace(f"CPUAlloc={busy}", f"CPUAlloc={int(busy) - 2}", 1)
+    (one,) = found()
+    assert one.level is Level.PROBLEM
+    assert "node n1 as used (2)" in one.text
+    assert one.cure.startswith("scontrol reconfigure")
+    machine.answers[" ".join(commands.queue())] = Answer(1, "", "Unable to contact slurmctld")
     assert [*doctor_slurm.stranded_gpus(machine.looked())] == []
 
 

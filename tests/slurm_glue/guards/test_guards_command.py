@@ -20,6 +20,11 @@ def test_the_command_names_the_jobs_and_says_what_is_wrong(
     monkeypatch.setattr(left_leases.end_leases, "__kwdefaults__", {"wall_clock": lambda: NOW_S})
     assert cli.main(["release", "--runtime-folder", str(tmp_path)]) == 0
     assert capsys.readouterr().out.split() == ["1", "2"]
+    in_two_hours = leased(3, until="2027-01-15T10:00:00")
+    slurm = Answering(in_two_hours)
+    monkeypatch.setattr(left_leases.end_leases, "__defaults__", (slurm,))
+    assert cli.main(["release", "--runtime-folder", str(tmp_path), "--lease-s", "7200"]) == 0
+    assert [update[1] for update in slurm.updates] == ["StartTime=now"]
     beat(tmp_path, NOW_S)
     assert cli.main(["release", "--runtime-folder", str(tmp_path)]) == cli.BAD_INPUT
     assert "stop it first" in capsys.readouterr().err

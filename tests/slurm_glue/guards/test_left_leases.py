@@ -55,6 +55,17 @@ def test_a_job_keeps_the_begin_time_that_its_user_asked_for(tmp_path: Path) -> N
     }
 
 
+def test_a_lease_longer_than_an_hour_is_no_begin_time_of_the_users(tmp_path: Path) -> None:
+    in_two_hours, begin = "2027-01-15T10:00:00", f"StartTime={IN_A_WEEK}"
+    slurm = Answering(leased(1, until=in_two_hours), leased(2, until=IN_A_WEEK))
+    released = end_leases(tmp_path, slurm, longest_lease_s=7200.0, wall_clock=lambda: NOW_S)
+    assert set(released) == {"1", "2"}
+    assert set(slurm.updates) == {
+        ("jobid=1", "StartTime=now", RELEASED),
+        ("jobid=2", begin, RELEASED),
+    }
+
+
 def test_other_jobs_stay_as_they_are(tmp_path: Path) -> None:
     slurm = Answering(
         leased(1, "N/A"),

@@ -23,6 +23,7 @@ BEATS = st.builds(
     qos=NAMES,
     share_qos=NAMES,
     owner=st.from_regex(r"[0-9a-f]{0,16}", fullmatch=True),
+    registered_epoch_s=st.none() | st.integers(0, 10**12),
 )
 
 

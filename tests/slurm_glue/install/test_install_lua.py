@@ -1,5 +1,6 @@
 """A site's own job_submit.lua beside Roost's, in the interpreter that Slurm embeds."""
 
+import errno
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,15 @@ def test_the_site_decides_first_and_roost_holds_what_it_lets_through(
     answer, job = submit(lua, account="closed")
     assert answer == -1
     assert "admin_comment" not in job
+
+
+def test_roost_has_clients_ask_again_for_what_the_site_lets_through(
+    module: Path, runtime: Runtime
+) -> None:
+    runtime.beat(registered_epoch_s=0)
+    lua = slurmctld(merged(SITE, module))
+    assert submit(lua, account="open")[0] == errno.EAGAIN
+    assert submit(lua, account="closed")[0] == -1
 
 
 @pytest.mark.parametrize("end", ENDS.values(), ids=list(ENDS))

@@ -7,7 +7,7 @@ from tests.conftest import LocalSlurmFactory
 from tests.slurm_glue.stranding import STRANDING_RELEASE, node_of, strand_gpu
 
 from roost_slurm.testing.cluster_plan import ClusterPlan
-from roost_slurm.text.gres_used import has_registered, used_gpus
+from roost_slurm.text.gres_used import has_registered, is_registering, used_gpus
 from roost_slurm.text.scontrol import parse_nodes
 
 COUNTS = "gpu:g0:1,gpu:g1:0"
@@ -29,6 +29,25 @@ def test_a_node_has_registered_once_slurm_knows_which_gpu_is_which(
     used: str, started: str, registered: bool
 ) -> None:
     assert has_registered({"GresUsed": used, "SlurmdStartTime": started}) is registered
+
+
+@pytest.mark.parametrize(
+    ("state", "started", "awaited"),
+    [
+        ("UNKNOWN", "None", True),
+        ("MIXED", "None", True),
+        ("ALLOCATED+DRAIN", "None", True),
+        ("IDLE", "2026-11-28T09:00:05", False),
+        ("IDLE*", "None", False),  # does not answer
+        ("DOWN", "None", False),
+        ("IDLE+CLOUD+POWERED_DOWN", "None", False),
+        ("FUTURE", "None", False),
+    ],
+)
+def test_a_node_that_may_come_is_awaited_until_it_has_registered(
+    state: str, started: str, awaited: bool
+) -> None:
+    assert is_registering({"State": state, "SlurmdStartTime": started}) is awaited
 
 
 @pytest.mark.parametrize(

@@ -67,15 +67,22 @@ def test_lines_that_are_no_partition_are_left_out() -> None:
 
 
 @pytest.mark.parametrize(
-    ("printed", "is_for_one_user"),
+    ("printed", "exclusive_to"),
     [
-        ("ExclusiveUser=YES", True),
-        ("ExclusiveUser=NO", False),
-        ("Exclusive=USER", True),  # 26.05
-        ("Exclusive=NO", False),
-        ("Exclusive=TOPO", False),
+        ("ExclusiveUser=YES", "USER"),
+        ("ExclusiveUser=NO ExclusiveTopo=NO", ""),
+        ("Exclusive=USER", "USER"),  # 26.05
+        ("Exclusive=NO", ""),
+        ("ExclusiveTopo=YES", "TOPO"),  # 24.11
+        ("Exclusive=TOPO", "TOPO"),
     ],
 )
-def test_a_partition_of_one_user_at_a_time_is_read(printed: str, is_for_one_user: bool) -> None:
+def test_a_partition_of_one_user_or_job_at_a_time_is_read(printed: str, exclusive_to: str) -> None:
     line = f"PartitionName=eu {printed} MaxNodes=1 MaxTime=UNLIMITED PriorityTier=1 State=UP"
-    assert parse_partitions(line)["eu"].is_for_one_user is is_for_one_user
+    assert parse_partitions(line)["eu"].exclusive_to == exclusive_to
+
+
+@pytest.mark.parametrize(("printed", "topology"), [("", ""), ("Topology=blk", "blk")])
+def test_the_topology_of_a_partition_is_read(printed: str, topology: str) -> None:
+    line = f"PartitionName=p MaxNodes=1 MaxTime=UNLIMITED PriorityTier=1 State=UP {printed}"
+    assert parse_partitions(line)["p"].topology == topology

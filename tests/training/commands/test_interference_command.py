@@ -54,8 +54,7 @@ def test_more_tables_are_learned_from_and_judged_as_types_of_their_own(tmp_path:
     found = json.loads(run(few, None, 0, as_json=True))
     unseen = [row for row in found["rows"] if row["split"] == Split.GPU]
     assert {row["case_count"] for row in unseen} == {130}
-    inside = [row["inside_by_part"] for row in unseen if row["inside_by_part"]]
-    assert [len(parts) for parts in inside] == [3, 3]  # a100, k80, p100
+    assert [row["parts"] for row in unseen] == [[["a100", 2], ["k80", 64], ["p100", 64]]] * 7
 
 
 def test_a_bad_table_is_one_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -44,6 +44,9 @@ NAMES = ("constant mean", "nearest neighbour", "LIF-linear", "gradient-boosted t
 ROWS = [each for name in NAMES for each in row(name, 0.1, 0.5)] + row(BOTH, 0.09, 0.6, 0.9)
 
 
+TYPES = (("a100", 40), ("k80", 90), ("p100", 90), ("t4", 2))  # too few t4 to say anything
+
+
 def test_what_is_not_met_is_said() -> None:
     assert not_met(ROWS) == []
     worse = [each for each in ROWS if each.predictor != BOTH] + row(BOTH, 0.1, 0.4, 0.99)
@@ -55,14 +58,16 @@ def test_what_is_not_met_is_said() -> None:
 
 def test_intervals_are_judged_on_each_gpu_type() -> None:
     by_type = [
-        replace(each, inside_by_part=(0.71, 0.9, 0.99)) if each.predictor == BOTH else each
+        replace(each, inside_by_part=(0.71, 0.9, 0.99, 0.5), parts=TYPES)
+        if each.predictor == BOTH
+        else each
         for each in ROWS
     ]
     assert not_met(by_type) == [
-        "unseen GPU type: 71.0 % of one type are inside the 90 % interval",
-        "unseen GPU type: 99.0 % of one type are inside the 90 % interval",
+        "unseen GPU type: 71.0 % of a100 are inside the 90 % interval",
+        "unseen GPU type: 99.0 % of p100 are inside the 90 % interval",
     ]
-    assert "90.0 % (71.0, 90.0, 99.0)" in as_table(by_type)
+    assert "90.0 % (a100 71.0, k80 90.0, p100 99.0, t4 50.0)" in as_table(by_type)
 
 
 def test_the_table_has_a_line_for_each_row() -> None:

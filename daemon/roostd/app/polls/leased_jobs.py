@@ -105,13 +105,13 @@ class LeasedJobs:
         Slurm itself delays a requeued job, until slurmd has cleaned up after it, unless a lease
         was renewed since. A job without details may yet prove to be Roost's. A job that a daemon
         finds at its start in a partition that it does not enforce is left as it is, unless it is
-        pinned: it would wait for just these GPUs.
+        pinned: it would wait for just these GPUs. One that was Roost's was moved by its user.
         """
         if job.restart_count and job_id not in before:
             return False
         if self._is_enforced(job.partition):
             return job.number in snapshot.details
-        if job_id in self._found_pinned:
+        if job_id in self._found_pinned or job_id in before:
             return True
         return not self._ever_enforced.isdisjoint(job.partition.split(","))
 

@@ -23,11 +23,12 @@ _HIDDEN_CURE = (
     "Slurm shows no powered-down cloud node: jobs that do not fit on the others are left to plain"
     " Slurm, which wakes one; add cloud to PrivateData in slurm.conf, and Roost chooses among all"
 )
+_ABSENT_CURE = "see the names under partitions in roostd.yaml; no node with GPUs is in these"
 _STRANDED_CURE = (
     "scontrol reconfigure: slurmctld then counts again. Until then jobs that need these GPUs wait,"
     " since slurmctld takes them for used by jobs that have ended"
 )
-_ABSENT_CURE = "see the names under partitions in roostd.yaml; no node with GPUs is in these"
+_LONGEST_REGISTRATION_S = 60.0
 _TRANSITIONS = (UNREGISTERED, "not_responding", "no_respond", "powering", "boot")
 
 
@@ -37,15 +38,19 @@ class SeenNodes:
     Attributes:
         nodes: the nodes.
         specs, socket_counts: of each; the same objects as long as nothing in them has changed.
+        are_registering: whether a slurmctld that has just started, or taken over, knows fewer of
+            the nodes than it awaits; for a minute at most, since some may never come.
     """
 
     def __init__(self) -> None:
         self.nodes: tuple[SlurmNode, ...] = ()
         self.specs: Mapping[NodeName, NodeSpec] = {}
         self.socket_counts: Mapping[NodeName, int] = {}
+        self.are_registering = False
         self._rules = SiteRules(), SiteRules()  # as last given, and with the nodes
         self._warned = frozenset[NodeName]()
         self._has_hidden = False
+        self._registering_since_s: float | None = None  # engine time
         self._stranded = StrandedGpus()
         self._warned_stranded = frozenset[NodeName]()
         self._warned_absent = frozenset[str]()
@@ -60,15 +65,31 @@ class SeenNodes:
         """Whether a node that no job may use is expected to be usable soon."""
         return any(map(_is_in_transition, self.nodes))
 
+    @property
+    def are_blocked(self) -> bool:
+        """Whether jobs that are exclusive to a switch or block keep nodes closed (24.11, 26.05)."""
+        return any("blocked" in node.state for node in self.nodes)
+
     def apply(self, nodes: tuple[SlurmNode, ...], at_s: float) -> Sequence[Event]:
         """Apply what Slurm shows now, and return what has changed, as events."""
         events = diff_nodes([node.spec for node in self.nodes], nodes, at_s)
         self.nodes = nodes
+        self._note_registration(at_s)
         specs = {node.spec.name: node.spec for node in nodes}
         self.specs = specs if specs != self.specs else self.specs
         sockets = {node.spec.name: node.socket_count for node in nodes}
         self.socket_counts = sockets if sockets != self.socket_counts else self.socket_counts
         return events
+
+    def _note_registration(self, at_s: float) -> None:
+        awaited_count = sum(node.is_registering for node in self.nodes)
+        known_count = sum(node.spec.usable and not node.is_registering for node in self.nodes)
+        if awaited_count <= known_count:
+            self._registering_since_s, self.are_registering = None, False
+            return
+        if self._registering_since_s is None:
+            self._registering_since_s = at_s
+        self.are_registering = at_s - self._registering_since_s < _LONGEST_REGISTRATION_S
 
     def untyped(self, is_enforced: Callable[[str], bool]) -> Mapping[NodeName, tuple[str, ...]]:
         """Return the partitions of the nodes whose GPUs have no types by index.

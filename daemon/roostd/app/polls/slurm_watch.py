@@ -231,7 +231,8 @@ class SlurmWatch:
         if with_nodes:
             self._schedule.note_nodes_read(self._state.config.slurm.poll_interval_s)
         # Also where the first job comes while a node changes its state.
-        if self._view.waiting and self._nodes.are_changing:
+        is_awaited = self._view.waiting and self._nodes.are_changing
+        if is_awaited or self._nodes.are_registering:
             self._schedule.follow_transition()
 
     async def _poll_slurm(self, with_nodes: bool) -> None:
@@ -347,6 +348,8 @@ class SlurmWatch:
     def _show(self, reading: SnapshotReading) -> None:
         """Update the daemon's state from a poll."""
         before, self._view = self._view, reading.view
+        if self._nodes.are_blocked and not before.running.keys() <= self._view.running.keys():
+            self._schedule.follow_transition()  # the job that has ended may have blocked them
         if any(gpus.polls for gpus in reading.view.reserved.values()):
             self._schedule.add((0.0,))  # it shows what was free for a new reservation
         self._state.unsure_nodes = reading.view.unsure_nodes
@@ -382,7 +385,9 @@ class SlurmWatch:
         self._reader = job_reader(self._state, traits_of(version), settings.accounts_memory)
 
     async def _poll_nodes(self) -> None:
+        asked_epoch_s = int(time.time())
         events = self._nodes.apply(await self._slurm.nodes(), self._state.clock.now_s())
+        self._state.registered_epoch_s = 0 if self._nodes.are_registering else asked_epoch_s
         self._leased.note_enforced(self._nodes.nodes)
         self._nodes.warn_of_absent(self._state.config.partitions)
         self._state.untyped_nodes = self._nodes.untyped(self._state.is_enforced)

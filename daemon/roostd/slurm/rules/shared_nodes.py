@@ -2,7 +2,8 @@
 
 Roost counts each CPU for one job. Where Slurm gives a CPU to several jobs, or suspends a job to
 free its CPUs, a job that does not fit by that count is left to Slurm. Jobs that ask to share CPUs
-are left to Slurm too, and so are jobs of partitions that give a node to one user at a time.
+are left to Slurm too, and so are jobs of partitions that give a node to one user at a time, or a
+switch or block to one job.
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,15 +18,28 @@ from roost_slurm.text.squeue import QueuedJob
 _BY_PARTITION = "preempt/partition_prio"
 _SUSPEND = "SUSPEND"
 _TO_USER, _TO_TOPO = "USER", "TOPO"  # OverSubscribe= of a job, up to 24.11; later Exclusive=
+_EXCLUSIVE = {_TO_USER: "a node to one user", _TO_TOPO: "a switch or block to one job"}
 NO_USER = -1  # the id of no user: a node that is closed to all
 
 
-def why_left(partition: Partition | None, job: QueuedJob) -> str | None:
-    """Return why a job is left to Slurm for how it shares nodes; None: Roost may place it."""
+def why_left(
+    partition: Partition | None, job: QueuedJob, node_count: int, *, has_topologies: bool
+) -> str | None:
+    """Return why a job is left to Slurm for its partition's nodes; None: Roost may place it.
+
+    Args:
+        partition: of the job.
+        job: the job.
+        node_count: the least number of nodes that it may have.
+        has_topologies: whether partitions have different topologies: Slurm shows the default one,
+            and holds a job whose pin does not fit the partition's.
+    """
     if partition is None:
         return None
-    if partition.is_for_one_user:
-        return f"partition {partition.name} gives a node to one user at a time"
+    if partition.exclusive_to:
+        return f"partition {partition.name} gives {_EXCLUSIVE[partition.exclusive_to]} at a time"
+    if has_topologies and partition.topology and node_count > 1:
+        return f"asks for several nodes in partition {partition.name}, which has its own Topology="
     if _jobs_of_a_cpu(partition, "YES") > 1 and job.over_subscribe == "YES":
         return f"may share its CPUs in partition {partition.name}: --oversubscribe"
     return None
@@ -50,6 +64,7 @@ def users_of_nodes(
     jobs: Iterable[QueuedJob],
     details: Mapping[int, JobDetail],
     nodes: Mapping[NodeName, NodeSpec],
+    partitions: Mapping[str, Partition],
 ) -> Mapping[NodeName, int]:
     """Return the nodes that running jobs keep for their own user, and that user's id.
 
@@ -60,11 +75,16 @@ def users_of_nodes(
         jobs: of the queue.
         details: of these jobs, by record number.
         nodes: those with GPUs, by name.
+        partitions: by name: a job of an exclusive one need not say that it is.
     """
     found: dict[NodeName, int] = {}
     for job in jobs:
-        word = _exclusive_to(job, details.get(job.number)) if job.is_holding else ""
+        if not job.is_holding:
+            continue
+        word = _exclusive_to(job, details.get(job.number))
         if word not in (_TO_USER, _TO_TOPO):
+            word = partitions[job.partition].exclusive_to if job.partition in partitions else ""
+        if not word:
             continue
         try:
             own = frozenset(map(NodeName, expand(job.nodes)))

@@ -106,9 +106,14 @@ class SiteRules:
                 return found
         return unreachable(self._quotas, job)
 
-    def why_left(self, job: QueuedJob) -> str | None:
-        """Return why Roost leaves a job to Slurm for how it shares nodes, or None."""
-        return shared_nodes.why_left(self.partitions.get(job.partition), job)
+    def why_left(self, job: QueuedJob, node_count: int) -> str | None:
+        """Return why Roost leaves a job of at least so many nodes to Slurm for its partition."""
+        partition, has_topologies = self.partitions.get(job.partition), self._has_topologies
+        return shared_nodes.why_left(partition, job, node_count, has_topologies=has_topologies)
+
+    @cached_property
+    def _has_topologies(self) -> bool:
+        return len({partition.topology for partition in self.partitions.values()}) > 1
 
     @cached_property
     def cpu_sharing(self) -> frozenset[str]:

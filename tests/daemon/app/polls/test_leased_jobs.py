@@ -64,6 +64,20 @@ async def test_leases_of_a_partition_end_when_it_is_enforced_no_more(site: Site)
     assert site.released[-1] == [job_id]
 
 
+async def test_a_job_that_was_moved_to_a_partition_that_is_not_enforced_waits_no_longer(
+    tmp_path: Path,
+) -> None:
+    partitions = {"main": {"mode": "enforce"}, "debug": {"mode": "off"}}
+    site = Site(tmp_path, mode="off", partitions=partitions)
+    (moved,) = site.slurm.submit(gpus_per_node=1)
+    site.slurm.submit(gpus_per_node=1, partition="debug")  # under a lease of an earlier roostd
+    await site.look()
+    assert site.released == [[]]
+    site.slurm._jobs[moved].partition = "debug"  # by its user
+    await site.look()
+    assert site.released[-1] == [moved]
+
+
 @pytest.mark.parametrize(
     ("version", "found"),
     [

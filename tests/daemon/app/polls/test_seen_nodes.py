@@ -42,10 +42,31 @@ def test_what_has_not_changed_stays_the_same_object() -> None:
 
 def test_partitions_without_a_node_are_known_once_there_are_nodes() -> None:
     seen = SeenNodes()
-    assert seen.warn_of_absent({"mian"}) == frozenset()
-    seen.apply((shown("a"),), 1.0)
     (partition,) = node("a").partitions
-    assert seen.warn_of_absent({"mian", partition}) == {"mian"}
+    with capture_logs() as logs:
+        assert seen.warn_of_absent({"mian"}) == frozenset()
+        assert logs == []
+        seen.apply((shown("a"),), 1.0)
+        for _ in range(2):
+            assert seen.warn_of_absent({"mian", partition}) == {"mian"}
+    assert [log["partitions"] for log in logs] == [["mian"]]
+
+
+def test_nodes_are_registering_until_half_of_them_have_and_a_minute_at_most() -> None:
+    seen = SeenNodes()
+    assert not seen.are_registering
+    awaited = [replace(shown(name, "unknown"), is_registering=True) for name in "ab"]
+    found = []
+    for at_s, nodes in (
+        (1.0, awaited),
+        (2.0, [shown("a"), awaited[1]]),
+        (100.0, awaited),
+        (159.0, awaited),
+        (160.0, awaited),
+    ):
+        seen.apply(tuple(nodes), at_s)
+        found.append(seen.are_registering)
+    assert found == [True, False, True, True, False]
 
 
 def test_nodes_without_types_by_index_are_told_with_their_partitions() -> None:

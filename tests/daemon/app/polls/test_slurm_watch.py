@@ -19,7 +19,7 @@ from roost_engine.domain.events import (
     SharesSeen,
     WaitSoFar,
 )
-from roost_engine.domain.model import NodeName, Placement, Shape
+from roost_engine.domain.model import JobId, NodeName, Placement, Shape
 from roost_engine.domain.tier import Tier
 from roost_engine.testing.builders import node
 from roost_slurm.text.assoc_mgr import Association, AssocMgr
@@ -279,32 +279,52 @@ async def test_gpus_that_no_running_job_has_are_told_once_nodes_and_jobs_were_re
 class SlowToRise(SlurmStandIn):
     """Its node is powering down at first, and ready at the next poll."""
 
-    looks = 0
+    looks, node_state = 0, "idle+powering_down"
 
     async def nodes(self) -> tuple[SlurmNode, ...]:
         self.looks += 1
         found = await super().nodes()
         if self.looks > 1:
             return found
-        closed = replace(found[0], state="idle+powering_down")
+        closed = replace(found[0], state=self.node_state)
         return (replace(closed, spec=replace(closed.spec, usable=False)),)
 
 
 async def test_nodes_in_transition_are_read_again_soon_after_the_first_job_comes(
     site: Site,
 ) -> None:
-    """Not at the next poll of the nodes, which is a minute away."""
+    slurm = slow_to_rise(site)
+    await site.look()
+    (job_id,) = slurm.submit(gpus_per_node=1)
+    await assert_placed_soon(site, slurm, job_id)
+
+
+async def test_blocked_nodes_are_read_again_once_a_job_has_ended(site: Site) -> None:
+    slurm = slow_to_rise(site)
+    slurm.node_state = "idle+blocked"
+    (exclusive,) = slurm.submit(gpus_per_node=1)
+    slurm.update(exclusive, StartTime="now")
+    await site.look()
+    (job_id,) = slurm.submit(gpus_per_node=1)
+    slurm.end(exclusive)
+    await assert_placed_soon(site, slurm, job_id)
+
+
+def slow_to_rise(site: Site) -> SlowToRise:
+    """Its nodes are polled once a minute by themselves."""
     site.state.config = Config.model_validate(
         {"mode": "enforce", "slurm": {"poll_interval_s": 60.0}}
     )
-    slurm = site.slurm = SlowToRise([node("n1")], now=lambda: site.now_s)
-    site.watch = site.watching(slurm)
-    await site.look()
-    (job_id,) = slurm.submit(gpus_per_node=1)
+    slurm = SlowToRise([node("n1")], now=lambda: site.now_s)
+    site.slurm, site.watch = slurm, site.watching(slurm)
+    return slurm
+
+
+async def assert_placed_soon(site: Site, slurm: SlowToRise, job_id: JobId) -> None:
     site.watch.poll()
     task = asyncio.create_task(site.watch.run())
     try:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(30):
             while slurm.looks < 2:
                 await site.has_news.wait()
                 site.has_news.clear()
