@@ -1,6 +1,7 @@
 """node_reader: a dump of nodes means the same in slices, and other tasks run meanwhile."""
 
 import asyncio
+import re
 
 from tests.slurm_glue.recorded import read
 
@@ -27,6 +28,13 @@ async def test_all_nodes_are_returned_and_those_with_gpus_in_the_engine_s_terms(
     assert first.spec.gpu_count == seen.gpu_count == 8
     assert first.spec.features == seen.features == ("a100", "big")
     assert (first.used_gpus, first.cpu_allocated_count) == ((0, 2, 3), 5)
+    assert not any(one.is_registering for one in nodes)
+
+
+async def test_nodes_that_slurmctld_awaits_are_told() -> None:
+    restarted = re.sub(r"SlurmdStartTime=\S+", "SlurmdStartTime=None", TEXT, count=1)
+    _, nodes = await read_nodes(restarted, {})
+    assert [one.is_registering for one in nodes] == [True, False, False]
 
 
 async def test_other_tasks_run_while_thousands_of_nodes_are_read() -> None:
