@@ -10,8 +10,9 @@ from roost_engine.cluster.features import COLUMNS
 from roost_engine.domain.actions import Place
 from roost_engine.domain.model import JobId, JobSpec
 from roost_engine.engine import EngineConfig
+from roost_engine.plugins.gate_kinds import gate_numbers
 from roost_engine.plugins.plugins import Knowledge, Plugins, Policies
-from roost_engine.plugins.stacks import OrderKind
+from roost_engine.plugins.stacks import GateKind, OrderKind
 from roost_engine.policies.heuristics import NoPreemption, OpenGate, PriorityOrder
 from roost_engine.preemption.network_preemption import NetworkPreemptionConfig
 from roost_engine.scoring.heuristic import HeuristicScore
@@ -59,7 +60,9 @@ def test_what_is_off_by_default_is_off() -> None:
     assert isinstance(policies.gate, OpenGate)
     assert isinstance(policies.preemption, NoPreemption)
     plugins = config.choice.plugins((), Knowledge())
-    assert (plugins.gate, plugins.preemption) == (None, None)
+    assert plugins.preemption is None
+    assert "`gate.kind: open` switches it off" in PAGE
+    assert plugins.gate == gate_numbers(GateKind.UPLINK_DELAY)
     assert plugins.order is OrderKind.PRIORITY
     assert config.mode is Mode.SHADOW
     for mode in Mode:

@@ -168,8 +168,14 @@ def job_states(slurm: LocalSlurm) -> dict[str, str]:
 
 def outcomes(slurm: LocalSlurm, job_ids: Iterable[str]) -> dict[str, Outcome]:
     """What became of jobs that submit() started and that are over."""
-    states = job_states(slurm)
-    return {job_id: _outcome(states[job_id], slurm.output(job_id)) for job_id in job_ids}
+    asked, states = list(job_ids), dict[str, str]()
+
+    def are_known() -> bool:
+        states.update(job_states(slurm))
+        return states.keys() >= set(asked)
+
+    until(are_known, "Slurm answers and knows the jobs")
+    return {job_id: _outcome(states[job_id], slurm.output(job_id)) for job_id in asked}
 
 
 def _outcome(state: str, output: str) -> Outcome:

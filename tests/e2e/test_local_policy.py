@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 from tests.conftest import missing
-from tests.e2e.ledger import has_roostd, until, without_node_hooks
+from tests.e2e.ledger import has_roostd, until, until_exists, without_node_hooks
 from tests.e2e.site.bed import ALICE, BOB, assert_runs, cleared_afterwards, jobs, told
 
 from roost_demo.stack import NodeKind, Stack
@@ -160,12 +160,17 @@ def install_gate(folder: Path, name: str) -> Path:
 
 
 def run_round(stack: Stack, long_s: int) -> None:
-    """Run a round of both users; their jobs wait for the first one of each."""
+    """Run a round of both users; their jobs all wait for the first one of each."""
+    may_end = stack.slurm.folder.root / "work" / f"may-end-{time.monotonic_ns()}"
+    script = f"#!/bin/sh\n{until_exists(may_end)}\n"
     for user, node in NODES.items():
-        send(stack, user, node, "-t2", "--gres=gpu:8", seconds=0)
+        stack.slurm.submit("-c1", "-w", node, "-t2", "--gres=gpu:8", script=script, user=user)
     for user, node in NODES.items():
         send(stack, user, node, "-t1", "--gres=gpu:1", f"--array=1-{SHORT_COUNT}", seconds=SHORT_S)
         send(stack, user, node, "-t30", "--gres=gpu:8", seconds=long_s)
+    others_count = len(NODES) * (SHORT_COUNT + 1)
+    until(lambda: status(stack).waiting_job_count >= others_count, "roostd knows them all")
+    may_end.touch()
     until(lambda: not jobs(stack.slurm), "the round is over", 120.0)
 
 
@@ -358,8 +363,12 @@ def send_spread(stack: Stack, user: str) -> str:
 
 def live_count(stack: Stack) -> int:
     """The jobs that wait or run, as roostd knows them."""
-    status = stack.operator().GetStatus(pb.GetStatusRequest(), timeout=60.0)
-    return status.waiting_job_count + status.running_job_count
+    told = status(stack)
+    return told.waiting_job_count + told.running_job_count
+
+
+def status(stack: Stack) -> pb.Status:
+    return stack.operator().GetStatus(pb.GetStatusRequest(), timeout=60.0)
 
 
 def shadow(stack: Stack) -> dict[str, int]:

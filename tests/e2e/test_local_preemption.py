@@ -36,6 +36,7 @@ echo "finished $step"
 SETTINGS = {
     "partitions": {"main": {"mode": "enforce", "preemption": True}},
     "preemption": {
+        "kind": "network",
         "lease_s": 1.0,
         "patience_s": 0.2,
         "restart_s": 0.0,

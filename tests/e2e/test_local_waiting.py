@@ -20,7 +20,11 @@ pytestmark = [pytest.mark.slurm, pytest.mark.nvml]
 
 NODES = (NodeKind(name="n1", topology="nvswitch8"), NodeKind(name="n2", topology="nvswitch8"))
 # A job waits whenever not all GPUs are free, and is not started by a lease that ran out.
-SETTINGS = {"gate": {"kind": "delay", "idle_frac": 1.0}}
+# With two nodes on offer: the default placement offers a job of four GPUs one node only.
+SETTINGS = {
+    "gate": {"kind": "delay", "idle_frac": 1.0},
+    "placement": {"kind": "consolidation"},
+}
 PINNED_S = 1800.0
 FIRST_LEASE_S, LEASE_S = 5, 20
 SENTENCE = "waits for GPUs on one node: about 1.4 times as fast, until "

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from roost_engine.domain.actions import (
     Action,
+    Decision,
     PinStanding,
     Place,
     PolicyFailed,
@@ -55,6 +56,9 @@ from roost_sim.worlds.fidelity import DEFAULT_FIDELITY
 from roost_sim.worlds.world_spec import WorldSpec
 
 POLICIES = (
+    "default",
+    "default-2026-11-28",
+    "default-no-preemption-2026-11-28",
     "roost",
     "roost-learned",
     "roost-makespan",
@@ -210,7 +214,7 @@ def _spelled(action: Action) -> tuple[object, ...]:
                 f"{told.at_s:.6g}",
                 [_place(candidate) for candidate in told.candidates],
                 _rounded(told.features, 1e4),
-                _rounded(told.scores, 1e3),
+                _rounded_scores(told),
                 told.link_scores.tolist(),
                 told.best_link_score,
                 told.exclusions,
@@ -233,6 +237,14 @@ def _spelled(action: Action) -> tuple[object, ...]:
             return "pin", action.job_id, _place(action.placement), f"{action.start_s:.6g}"
         case Unpin():
             return "unpin", action.job_id
+
+
+def _rounded_scores(told: Decision) -> object:
+    """Return the rounded scores of the heuristic; those of a model in float32 differ by processor.
+
+    What the model chose is in the digest in any case.
+    """
+    return [] if told.policy.startswith("onnx:") else _rounded(told.scores, 1e3)
 
 
 def _rounded(values: NDArray[np.float32], steps: float) -> object:

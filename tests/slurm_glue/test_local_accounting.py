@@ -2,11 +2,12 @@
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
 from tests.conftest import LocalSlurmFactory
+from tests.e2e.ledger import end_jobs, until
 
 from roost_slurm.testing.accounting import AccountingFailed
 from roost_slurm.testing.cluster_plan import ClusterPlan, PartitionPlan
@@ -21,10 +22,12 @@ from roost_slurm.testing.site_plan import (
 pytestmark = pytest.mark.slurm
 
 ALICE = "games"  # users that every Debian has
+LIMIT = "gres/gpu=2"
+BOOT_S = 3.0  # a boot before the second in which slurmctld asked for it does not count
 
 
 @pytest.fixture(scope="module")
-def cluster(local_slurm_factory: LocalSlurmFactory) -> LocalSlurm:
+def running(local_slurm_factory: LocalSlurmFactory) -> LocalSlurm:
     """n1 is suspended when it is idle; n2 belongs to jobs that name it."""
     plan = replace(
         ClusterPlan.uniform(2),
@@ -40,16 +43,15 @@ def cluster(local_slurm_factory: LocalSlurmFactory) -> LocalSlurm:
     )
     cluster = local_slurm_factory(plan)
     cluster.accounting.add_account("physics")
-    cluster.accounting.add_qos("small", MaxTRESPerUser="gres/gpu=2")
+    cluster.accounting.add_qos("small", MaxTRESPerUser=LIMIT)
     cluster.accounting.add_user(ALICE, "physics", qos=("small",))
     return cluster
 
 
-def until(done: Callable[[], bool], what: str, timeout_s: float = 20.0) -> None:
-    deadline_s = time.monotonic() + timeout_s
-    while not done():
-        assert time.monotonic() < deadline_s, what
-        time.sleep(0.1)
+@pytest.fixture
+def cluster(running: LocalSlurm) -> Iterator[LocalSlurm]:
+    yield running
+    end_jobs(running)
 
 
 def reason(cluster: LocalSlurm, job: str) -> str:
@@ -57,14 +59,16 @@ def reason(cluster: LocalSlurm, job: str) -> str:
 
 
 def test_a_limit_of_a_qos_holds_for_its_user(cluster: LocalSlurm) -> None:
-    first, second = (
-        cluster.submit("-q", "small", "--gres=gpu:2", user=ALICE, script="sleep 5")
-        for _ in range(2)
-    )
+    first, second = (cluster.submit("-q", "small", "--gres=gpu:2", user=ALICE) for _ in range(2))
     cluster.wait_for_state(first, "RUNNING")
     until(lambda: reason(cluster, second) == "QOSMaxGRESPerUser", "the limit shows")
     cluster.accounting.change("qos", "small", MaxTRESPerUser="gres/gpu=-1")
-    cluster.wait_for_state(second, "RUNNING")
+    try:
+        cluster.wait_for_state(second, "RUNNING")
+    finally:
+        cluster.accounting.change("qos", "small", MaxTRESPerUser=LIMIT)
+        shown = ("scontrol", "show", "assoc_mgr", "flags=qos")
+        until(lambda: f"{LIMIT}(" in cluster.run(*shown), "slurmctld knows the limit again")
 
 
 def test_jobs_stand_in_the_accounts_of_their_user(cluster: LocalSlurm) -> None:
@@ -78,7 +82,6 @@ def test_licences_are_counted(cluster: LocalSlurm) -> None:
     first, second = (cluster.submit("-L", "ansys") for _ in range(2))
     cluster.wait_for_state(first, "RUNNING")
     until(lambda: reason(cluster, second) == "Licenses", "the licence is taken")
-    cluster.run("scancel", first, second)
 
 
 def test_a_user_without_an_account_is_refused(cluster: LocalSlurm) -> None:
@@ -92,15 +95,20 @@ def test_sacctmgr_says_what_is_wrong(cluster: LocalSlurm) -> None:
 
 
 def test_an_idle_node_is_suspended_and_resumed_for_a_job(cluster: LocalSlurm) -> None:
-    until(lambda: ("suspend", "n1") in cluster.power_requests(), "n1 is suspended")
+    def count(verb: str) -> int:
+        return cluster.power_requests().count((verb, "n1"))
+
+    resumed_count = count("resume")
+    until(lambda: count("suspend") > resumed_count, "n1 is suspended")
     assert ("suspend", "n2") not in cluster.power_requests()
     cluster.stop_node("n1")
     until(lambda: "POWERED_DOWN" in cluster.run("scontrol", "show", "node", "n1"), "n1 is down")
     job = cluster.submit("-p", "cloud", script="true")
-    until(lambda: ("resume", "n1") in cluster.power_requests(), "n1 is resumed")
+    until(lambda: count("resume") > resumed_count, "n1 is resumed")
+    time.sleep(BOOT_S)
     cluster.start_node("n1", booted=True)
-    # slurmctld looks every 30 s whether the nodes of a job are up.
-    cluster.wait_for_state(job, "COMPLETED", timeout_s=45.0)
+    # slurmctld looks every 30 s whether the nodes of a job are up, and may need two looks.
+    cluster.wait_for_state(job, "COMPLETED", timeout_s=75.0)
 
 
 def test_stop_ends_the_database_too() -> None:

@@ -335,6 +335,7 @@ class Config(Section):
             preemption=self.preemption,
             engine=self.engine,
             partitions=tuple(self.preempting_partitions()),
+            separates=self.sharing.separate,
         )
 
     @property

@@ -65,6 +65,7 @@ class StackChoice:
         order, placement, policy, gate, preemption, engine: the sections, whose parts replace those
             of the stack unless they are null.
         partitions: those that allow preemption.
+        separates: whether sharing.separate stops jobs there, whatever the stack does.
     """
 
     named: Stack
@@ -75,6 +76,7 @@ class StackChoice:
     preemption: PreemptionSection
     engine: EngineSection
     partitions: tuple[str, ...]
+    separates: bool = False
 
     @property
     def in_effect(self) -> Stack:
@@ -150,7 +152,7 @@ class StackChoice:
         yield from self._order_problems()
         yield from self._gate_problems()
         kind = self.in_effect.preemption
-        if kind is PreemptionKind.NONE and self.preemption.kind is None:
+        if kind is PreemptionKind.NONE and self.preemption.kind is None and not self.separates:
             for name in self.partitions:
                 yield (
                     ("partitions", name, "preemption"),

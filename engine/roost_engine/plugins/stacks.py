@@ -6,7 +6,7 @@ same name in both programs. Page: docs/stacks.md.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from math import inf
 from types import MappingProxyType
@@ -89,12 +89,20 @@ class Stack:
     preemption: PreemptionKind = PreemptionKind.NONE
 
 
-DEFAULT = Stack(name="default", model=BUILTIN_MODEL, preemption=PreemptionKind.NETWORK)
-"""What roostd runs without a `stack` line. No job is stopped until a partition allows it."""
+DEFAULT = Stack(
+    name="default",
+    placement=PlacementKind.COMMON_SHAPES,
+    model=BUILTIN_MODEL,
+    gate=GateKind.UPLINK_DELAY,
+)
+"""What roostd runs without a `stack` line: Slurm's order, better places, and no job is stopped.
+
+It is to be behind plain Slurm nowhere; which parts that takes: docs/design/0013-stacks.md.
+"""
 
 _ALL = (
     DEFAULT,
-    Stack(name="default-no-preemption", model=BUILTIN_MODEL),
+    replace(DEFAULT, name="default-no-preemption"),  # for files that name it; the same today
     # The best of those simulated that know nothing about run times: docs/results/README.md.
     Stack(
         name="roost",

@@ -244,10 +244,24 @@ _PREEMPTIVE_ORDERS = (
 )
 
 # The stacks as they were before docs/results/networks.md, before `roost` had longer leases, before
-# the learned order trusted predictions only as far as they proved right, and before jobs waited for
-# common shapes only and few runs were no proof (docs/results/order.md), to compare with. What they
-# decide must not change: tests/engine/test_decisions.py.
+# the learned order trusted predictions only as far as they proved right, before jobs waited for
+# common shapes only and few runs were no proof (docs/results/order.md), and before `default` waited
+# for closer GPUs and stopped no job (docs/results/default.md), to compare with. What they decide
+# must not change: tests/engine/test_decisions.py.
 DATED = (
+    Composition(
+        name="default-2026-11-28",
+        order="priority",
+        placement="onnx-score",
+        gate="patient",
+        preemption="network",
+    ),
+    Composition(
+        name="default-no-preemption-2026-11-28",
+        order="priority",
+        placement="onnx-score",
+        gate="patient",
+    ),
     Composition(name="roost-2026-11", order="las", gate="delay", preemption="las-moves"),
     Composition(
         name="roost-2026-11-28",

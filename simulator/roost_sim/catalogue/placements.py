@@ -291,6 +291,12 @@ PLACEMENTS: Mapping[str, PlacementPart] = {
         "waits for it; the nodes with the fewest GPUs first",
         every_even_shape,
     ),
+    "onnx-common-shapes": _of_roostd(
+        PlacementKind.COMMON_SHAPES,
+        "as common-shapes, scored by the ONNX model that ships with Roost",
+        every_even_shape,
+        BUILTIN_MODEL,
+    ),
     "tight-gangs": _of_roostd(
         PlacementKind.TIGHT_GANGS,
         "as consolidation; a job that no node could hold waits for its tightest shape",

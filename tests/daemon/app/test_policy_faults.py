@@ -75,6 +75,7 @@ async def test_faults_are_told_until_a_reload_makes_other_policies(
         "gate": ("broken-gate", 1, "the gate has a bug"),
         "score": ("broken-score", 1, "the model took 12 ms"),
         "preemption": ("none", 0, ""),
+        "run-times": ("history", 0, ""),
     }
     assert {(one.fault_count, one.last_fault) for one in after.values()} == {(0, "")}
 

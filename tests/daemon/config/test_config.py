@@ -14,6 +14,7 @@ from tests.daemon.config.config_file import problems, write
 from roost_engine.engine import EngineConfig, Passing
 from roost_engine.gate.delay import DelayConfig
 from roost_engine.gate.timers import TimerConfig
+from roost_engine.plugins.gate_kinds import gate_numbers
 from roost_engine.plugins.plugins import Knowledge
 from roost_engine.plugins.stacks import GateKind, PreemptionKind
 from roost_engine.preemption.network_preemption import NetworkPreemptionConfig
@@ -142,13 +143,14 @@ def test_says_what_a_number_of_a_decision_may_be(tmp_path: Path, text: str, prob
     assert problem in found
 
 
-def test_no_job_waits_and_none_is_stopped_by_default() -> None:
+def test_jobs_wait_for_closer_gpus_and_none_is_stopped_by_default() -> None:
     plugins = Config().choice.plugins((), Knowledge())
-    assert (plugins.gate, plugins.preemption) == (None, None)
+    assert (plugins.gate, plugins.preemption) == (gate_numbers(GateKind.UPLINK_DELAY), None)
 
 
 def test_preemption_is_allowed_by_partition(tmp_path: Path) -> None:
-    file = write(tmp_path, "partitions:\n  a: {preemption: true}\n  b: {mode: enforce}\n")
+    text = "partitions:\n  a: {preemption: true}\n  b: {mode: enforce}\n"
+    file = write(tmp_path, f"{text}preemption: {{kind: network}}\n")
     assert load_config(file, {}).config.preempting_partitions() == ["a"]
 
 

@@ -7,8 +7,17 @@ from typing import Any
 import pytest
 
 from roost_engine.domain.errors import ConfigError
+from roost_engine.plugins.gate_kinds import gate_numbers
 from roost_engine.plugins.plugins import Knowledge, Plugins
-from roost_engine.plugins.stacks import DEFAULT, STACKS, GateKind, OrderKind, PlacementKind, Stack
+from roost_engine.plugins.stacks import (
+    DEFAULT,
+    STACKS,
+    GateKind,
+    OrderKind,
+    PlacementKind,
+    PreemptionKind,
+    Stack,
+)
 from roost_engine.prediction.service import ServiceIndex
 from roost_engine.preemption.rules import LasMovesConfig
 from roost_engine.queue.learned_order import Fairness, LearnedOrderConfig
@@ -40,7 +49,13 @@ def test_without_a_stack_line_roostd_has_the_default_stack() -> None:
     choice = Config().choice
     assert choice.in_effect == DEFAULT
     assert choice.in_effect.model == "builtin"
-    assert choice.plugins((), Knowledge()) == Plugins(stack="default", any_gpus=True)
+    assert choice.plugins((), Knowledge()) == Plugins(
+        stack="default",
+        order=OrderKind.PRIORITY,
+        placement=PlacementKind.COMMON_SHAPES,
+        gate=gate_numbers(GateKind.UPLINK_DELAY),
+        any_gpus=True,
+    )
 
 
 def test_given_parts_replace_those_of_the_stack() -> None:
@@ -133,6 +148,11 @@ def test_settings_show_the_part_of_the_stack_and_where_it_comes_from(tmp_path: P
             " remove it, or set preemption.kind: network",
         ),
         (
+            "partitions: {a: {preemption: true}}\n",
+            "roostd.yaml:1: partitions.a.preemption: stack default stops no job; remove this, or"
+            " set preemption.kind",
+        ),
+        (
             "stack: roost-no-preemption\npartitions:\n  a:\n    preemption: true\n",
             "roostd.yaml:4: partitions.a.preemption: stack roost-no-preemption stops no job; remove"
             " this, or set preemption.kind",
@@ -143,6 +163,17 @@ def test_what_contradicts_the_stack_is_one_problem_with_line_and_cure(
     tmp_path: Path, text: str, problem: str
 ) -> None:
     assert problems(tmp_path, text) == [problem]
+
+
+def test_a_partition_may_allow_stops_for_sharing_alone(tmp_path: Path) -> None:
+    pairs = tmp_path / "pairs.csv"
+    file = tmp_path / "roostd.yaml"
+    file.write_text(
+        f"sharing: {{enabled: true, separate: true, pairs: {pairs}}}\n"
+        "partitions: {a: {preemption: true}}\n",
+        encoding="utf-8",
+    )
+    assert load_config(file, {}).config.choice.in_effect.preemption is PreemptionKind.NONE
 
 
 def test_a_name_that_is_like_none_lists_all() -> None:
@@ -181,7 +212,7 @@ def test_flags_and_environment_choose_a_stack_too() -> None:
         ),
         ("stack: roost\nengine: {gate_longest_s: 86401}\n", ""),
         ("gate: {kind: dally, longest_s: 9e6}\n", ""),
-        ("engine: {gate_longest_s: 60}\n", ""),
+        ("gate: {kind: open}\nengine: {gate_longest_s: 60}\n", ""),
     ],
 )
 def test_the_limit_on_every_gate_is_above_that_of_the_gate_in_effect(

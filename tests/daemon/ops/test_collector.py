@@ -16,6 +16,7 @@ from roostd.ops.collector import (
     GROWTH_POLLS,
     MANY_STREAMS,
     MOST_YOUNG_COUNT,
+    SCANNED_STREAMS,
     STAY_POLLS,
     YOUNG_COUNT,
     Collector,
@@ -199,6 +200,27 @@ async def test_it_scans_ten_times_a_second_while_there_are_many_streams(
             await asyncio.sleep(0)
     assert gone() is None
     task.cancel()
+
+
+async def test_the_more_streams_the_more_scans_come_between_two_polls(
+    collector: Collector, scans: Scans, streams: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "INTERVAL_S", 0.0)
+    streams.extend(range(5 * SCANNED_STREAMS))
+    counts, poll = list[int](), collector.poll
+
+    def noting_poll() -> None:
+        poll()
+        counts.append(len(scans.young_counts))
+
+    monkeypatch.setattr(collector, "poll", noting_poll)
+    task = asyncio.create_task(collector.run())
+    async with asyncio.timeout(60.0):
+        while len(counts) < 2:  # noqa: ASYNC110  nothing tells of it
+            await asyncio.sleep(0)
+    task.cancel()
+    assert counts[0] == 5
+    assert counts[1] == 10
 
 
 async def test_a_scan_leaves_one_call_in_memory_at_most(collector: Collector, scans: Scans) -> None:

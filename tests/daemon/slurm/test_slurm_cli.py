@@ -414,6 +414,7 @@ async def test_slurm_wakes_a_node_for_the_job_that_is_pinned_there(
     assert [(share.node, share.gpu_indices) for share in await allocation(real, job_id)] == [
         ("n1", (3,))
     ]
+    deadline_s = time.monotonic() + 60.0
     while ("resume", "n1") not in cluster.power_requests():
         assert time.monotonic() < deadline_s
         await asyncio.sleep(0.1)

@@ -33,6 +33,7 @@ SOON_S = 30.0
 LEASE_S, HAND_OVER_S = 60, 60.0
 REQUEUE_DELAY_S = 8
 WAITS = "waits for GPUs on one node"
+_STATES = ("sinfo", "-h", "-N", "-o", "%R %a %N %T")
 
 
 @contextmanager
@@ -124,13 +125,14 @@ def _undo_settings(stack: Stack) -> None:
         if line.startswith("ReservationName="):
             name = line.split()[0].partition("=")[2]
             slurm.run("scontrol", "delete", f"reservationname={name}")
-    for line in slurm.run("sinfo", "-h", "-o", "%R %a").splitlines():
-        name, state = line.split()
-        if state != "up":
-            slurm.run("scontrol", "update", f"partitionname={name}", "state=up")
-    for node in stack.nodes:
-        if "DRAIN" in slurm.run("scontrol", "show", "node", node.name):
-            slurm.run("scontrol", "update", f"nodename={node.name}", "state=resume")
+    shown = [line.split() for line in slurm.run(*_STATES).splitlines()]
+    for name in sorted({name for name, state, _, _ in shown if state != "up"}):
+        slurm.run("scontrol", "update", f"partitionname={name}", "state=up")
+    drained = sorted({node for _, _, node, state in shown if state.startswith("drain")})
+    for name in drained:
+        slurm.run("scontrol", "update", f"nodename={name}", "state=resume")
+    if drained:  # for a moment they count as not responding
+        until(lambda: "*" not in slurm.run(*_STATES), "the nodes are back")
 
 
 def jobs(slurm: LocalSlurm) -> list[str]:

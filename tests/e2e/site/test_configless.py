@@ -1,10 +1,11 @@
 """Nodes without any file of Slurm's, which ask slurmctld for all of them (configless mode)."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
-from tests.e2e.ledger import until
-from tests.e2e.site.bed import assert_runs, site, told
+from tests.e2e.ledger import until, until_exists
+from tests.e2e.site.bed import assert_runs, cleared_afterwards, site, told
 
 from roost_demo.stack import Stack
 
@@ -12,20 +13,29 @@ pytestmark = [pytest.mark.slurm, pytest.mark.nvml]
 
 
 @pytest.fixture(scope="module")
-def stack() -> Iterator[Stack]:
+def cluster() -> Iterator[Stack]:
     with site(
         is_configless=True,
         extra_lines=("Include roost.conf",),
         extra_files={"roost.conf": "MinJobAge=301\n"},
     ) as stack:
+        for node in stack.nodes:  # so that Prolog asks Slurm for the job's GPUs, if it needs to
+            (stack.folder / "nodes" / node.name / "job-map").mkdir()
         yield stack
 
 
-def test_hooks_and_placement_need_no_file_on_the_nodes(stack: Stack) -> None:
-    maps = [stack.folder / "nodes" / node.name / "job-map" for node in stack.nodes]
-    for folder in maps:
-        folder.mkdir()  # so that Prolog asks Slurm for the job's GPUs, if it needs to
-    job_id = stack.slurm.submit("-N2", "--gpus-per-node=2", script="srun printenv SLURM_CONF")
+@pytest.fixture
+def stack(cluster: Stack) -> Iterator[Stack]:
+    with cleared_afterwards(cluster):
+        yield cluster
+
+
+def test_hooks_and_placement_need_no_file_on_the_nodes(stack: Stack, tmp_path: Path) -> None:
+    is_seen = tmp_path / "seen"
+    script = f"srun printenv SLURM_CONF\n{until_exists(is_seen)}"
+    job_id = stack.slurm.submit("-N2", "--gpus-per-node=2", script=script)
+    until(lambda: bool(told(stack, job_id).allocated), "roostd sees it run")
+    is_seen.touch()
     until(lambda: stack.slurm.state(job_id) == "COMPLETED", "it has ended")
     places = [(place.node, *place.gpu_indices) for place in told(stack, job_id).allocated]
     assert places == [("n1", 0, 1), ("n2", 0, 1)]

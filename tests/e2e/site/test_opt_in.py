@@ -72,6 +72,7 @@ def test_jobs_of_a_listed_qos_share_and_sacct_shows_what_ran(
     stack: Stack, public_folder: Path
 ) -> None:
     done = public_folder / "done"
+    done.unlink(missing_ok=True)  # of a try before
 
     def run(user: str, *options: str) -> str:
         words = ("-w", "n1", *options)

@@ -28,6 +28,7 @@ from tests.e2e.seats import (
 from tests.e2e.seats_site import OPTED_IN, seats_site
 
 from roost_demo.stack import Stack
+from roost_formats.journal.journal import FILE_NAME
 from roost_proto.v1 import operator_pb2
 from roost_slurm.hooks import heartbeat
 from roost_slurm.testing.availability import LocalSlurmUnavailable
@@ -209,7 +210,18 @@ def tell_steps(stack: Stack, job_id: str, step_count: int) -> None:
         agent.recv(4096)
 
 
-def test_a_pair_that_turns_out_bad_is_separated(stack: Stack) -> None:
+@pytest.fixture
+def unlearned(stack: Stack) -> Iterator[Stack]:
+    """A roostd that forgets afterwards what it has learned: a second try begins as the first."""
+    yield stack
+    stack.stop_roostd()
+    for file in (stack.folder / "state").glob(f"{FILE_NAME}*"):
+        file.unlink()
+    stack.start_roostd()
+
+
+def test_a_pair_that_turns_out_bad_is_separated(unlearned: Stack) -> None:
+    stack = unlearned
     wait_for_nodes(stack)
     other = run(stack, "-w", "n2", "--gres=gpu:8")
     wait_running(stack, other)

@@ -1,5 +1,6 @@
 """Stacks: every one is complete, and knows itself by name."""
 
+from dataclasses import replace
 from math import inf
 
 import pytest
@@ -25,9 +26,14 @@ def test_only_a_stack_that_stops_jobs_may_leave_a_job_without_a_reservation(name
     assert stack.patience_s < inf or stack.preemption is not PreemptionKind.NONE
 
 
-def test_a_name_says_whether_jobs_are_stopped() -> None:
+def test_a_name_says_whether_jobs_are_stopped_and_unasked_none_is() -> None:
     stopping = {name for name, s in STACKS.items() if s.preemption is not PreemptionKind.NONE}
-    assert stopping == {name for name in STACKS if not name.endswith("-no-preemption")}
+    asked_for = {name for name in STACKS if not name.endswith("-no-preemption")} - {DEFAULT.name}
+    assert stopping == asked_for
+
+
+def test_the_default_stack_is_the_same_under_both_of_its_names() -> None:
+    assert replace(STACKS["default-no-preemption"], name=DEFAULT.name) == DEFAULT
 
 
 def test_slurms_priority_decides_unless_a_stack_was_chosen_for_another_order() -> None:

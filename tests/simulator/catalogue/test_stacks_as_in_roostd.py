@@ -152,7 +152,7 @@ def test_actions_on_a_small_trace_are_the_same(name: str) -> None:
 def test_a_stack_is_a_policy_of_the_simulator_by_the_same_names(name: str) -> None:
     stack, policy = STACKS[name], find_policy(name)
     assert (policy.order, policy.preemption) == (stack.order, stack.preemption)
-    scored = {"none": stack.placement.value, "builtin": "onnx-score"}
+    scored = {"none": stack.placement.value, "builtin": f"onnx-{stack.placement.value}"}
     assert policy.placement == scored[stack.model]
     assert policy.gate.removeprefix("patient-").replace("patient", "open") == stack.gate
 

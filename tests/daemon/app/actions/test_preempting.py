@@ -30,7 +30,13 @@ from roostd.testing.slurm_stand_in import SlurmStandIn
 
 BOOKWORM = SlurmVersion(22, 5, 8)
 SAVES = "roost:checkpoint=0.05"
-PREEMPTION = {"lease_s": 0.2, "patience_s": 0.1, "restart_s": 0.0, "cooldown_s": 600.0}
+PREEMPTION = {
+    "kind": "network",
+    "lease_s": 0.2,
+    "patience_s": 0.1,
+    "restart_s": 0.0,
+    "cooldown_s": 600.0,
+}
 
 
 @pytest.fixture

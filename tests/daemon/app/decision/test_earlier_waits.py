@@ -41,6 +41,7 @@ from roostd.testing.slurm_stand_in import SlurmStandIn
 ONE = JobId("1")
 WAIT = WaitSoFar(since_s=40.0, declined_s=(50.0, None), refusal_count=2)
 CAP_S = 3.0  # the gate declines nothing for less than a second
+OFFERS = {"kind": "consolidation"}  # one that waits for its tightest shape has none to decline
 
 
 # -- what a fresh engine is told ---------------------------------------------------------------
@@ -199,7 +200,7 @@ async def test_a_reload_every_moment_does_not_prolong_a_capped_wait(
     slurm: SlurmStandIn, tmp_path: Path
 ) -> None:
     gate = {"kind": "delay", "idle_frac": 1.0, "longest_s": CAP_S}
-    async with running(slurm, config(tmp_path, gate=gate)) as daemon:
+    async with running(slurm, config(tmp_path, gate=gate, placement=OFFERS)) as daemon:
         (job_id,) = slurm.submit(gpus=6, nodes=(1, 2), tasks=2)
         began_s, reload_count = time.monotonic(), 0
         await until_deferred(daemon, job_id)
@@ -220,12 +221,12 @@ async def test_a_restart_prolongs_no_capped_wait_and_explains_it(
     slurm: SlurmStandIn, tmp_path: Path
 ) -> None:
     gate = {"kind": "delay", "idle_frac": 1.0, "longest_s": 60.0}
-    async with running(slurm, config(tmp_path, gate=gate)) as daemon:
+    async with running(slurm, config(tmp_path, gate=gate, placement=OFFERS)) as daemon:
         (job_id,) = slurm.submit(gpus=6, nodes=(1, 2), tasks=2)
         await until_deferred(daemon, job_id)
         before = daemon.daemon.state.engine.record(job_id)
         await asyncio.sleep(0.3)
-    async with running(slurm, config(tmp_path, gate=gate)) as daemon:
+    async with running(slurm, config(tmp_path, gate=gate, placement=OFFERS)) as daemon:
         await until_deferred(daemon, job_id)
         after = daemon.daemon.state.engine.record(job_id)
         assert (after.queued_s, after.reason) == (before.queued_s, before.reason)

@@ -1,6 +1,5 @@
 """policy_desk: shadow, evaluate, promote, canary and rollback in a running daemon."""
 
-import asyncio
 import json
 import shutil
 from collections.abc import AsyncIterator, Callable
@@ -165,8 +164,9 @@ async def test_promotions_survive_a_restart_and_a_damaged_file_leaves_the_config
     async with running(slurm, config(tmp_path)) as daemon:
         assert daemon.daemon.state.engine.policy_names["gate"] == "dally"
         assert daemon.daemon.state.shadow is not None
+        before = daemon.daemon.state.engine
         daemon.daemon.reload()
-        await asyncio.sleep(0.2)
+        await daemon.until(lambda: daemon.daemon.state.engine is not before, "a fresh engine")
         assert daemon.daemon.state.engine.policy_names["gate"] == "dally"
     path = tmp_path / "state" / FILE_NAME
     data = bytearray(path.read_bytes())
@@ -174,7 +174,7 @@ async def test_promotions_survive_a_restart_and_a_damaged_file_leaves_the_config
     path.write_bytes(data)
     async with running(slurm, config(tmp_path)) as daemon:
         state = daemon.daemon.state
-        assert state.engine.policy_names["gate"] == "open"
+        assert state.engine.policy_names["gate"] == "delay", "not dally, which was promoted"
         assert "the configured policies decide" in state.promotions_fault
         await daemon.until_running(*slurm.submit(gpus_per_node=2))
     assert path.with_name(f"{FILE_NAME}.damaged").exists()

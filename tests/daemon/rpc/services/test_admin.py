@@ -85,7 +85,7 @@ async def test_a_gate_without_timers_says_so(
     served: Served, admin: "pb_grpc.AdminAsyncStub"
 ) -> None:
     served.state.engine = Engine(EngineConfig(), Policies())
-    served.state.config = Config()
+    served.state.config = Config.model_validate({"gate": {"kind": "open"}})
     code, message = await refusal(lambda: admin.UnpinTimer(pb.UnpinTimerRequest(name="8/high")))
     assert code is grpc.StatusCode.FAILED_PRECONDITION
     assert message == "gate.kind is open: only the delay gate has timers to set"

@@ -171,9 +171,9 @@ async def test_errors_are_raised_in_the_stream_s_own_task() -> None:
 async def test_a_stream_is_given_up_when_it_says_nothing_and_not_while_it_speaks() -> None:
     site = Site(1)
     site.tasks[0].cancel()
-    site.tasks[0] = silent = asyncio.create_task(site.streams[0].next(0.4))
-    for _ in range(4):
-        await asyncio.sleep(0.2)
+    site.tasks[0] = silent = asyncio.create_task(site.streams[0].next(1.5))
+    for _ in range(6):
+        await asyncio.sleep(0.3)  # a busy machine sleeps longer
         assert not silent.done()
         site.contexts[0].say("a")
     with pytest.raises(TimeoutError):
