@@ -497,6 +497,10 @@ def test_a_leased_job_that_opted_in_takes_no_tokens(
         ({"qos": "together", "comment": "roost:model=bert,share=maybe"}, False),
         ({"qos": "together", "comment": "roost:memory=1G"}, True),
         ({"qos": "normal", "comment": "roost:share=yes"}, True),
+        ({"comment": "roost:share=yes roost:share=no"}, False),  # the last word counts
+        ({"comment": "roost:share=yes roost:model=bert"}, False),
+        ({"comment": "roost:share=no,share=yes"}, True),
+        ({"comment": "roost:noshare=yes"}, False),
     ],
 )
 def test_the_comment_or_else_the_qos_says_who_takes_no_tokens(
