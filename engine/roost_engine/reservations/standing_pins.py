@@ -311,11 +311,9 @@ class StandingPins:
         record = None if job_id is None else self._table.jobs.get(job_id)
         if record is None or record.standing is None or record.state not in _PINNED:
             return
-        plan, reason = record.placement, record.reason
-        record.replace_pins()
-        record.reason = ""
-        if record.state is JobState.CLEARING:  # others are being stopped for its placement
-            record.placement, record.reason = plan, reason
+        record.drop_standing()
+        if record.state is JobState.WAITING:  # while clearing, it waits for its victims as before
+            record.reason = ""
         actions.append(Unpin(job_id=record.job_id))
 
     def _awaits_victims(self, job_id: JobId) -> bool:
