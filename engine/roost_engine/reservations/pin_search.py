@@ -120,7 +120,11 @@ class PinSearch:
     ) -> FoundCapacity | None:
         """Return where a job fits once the fewest of these jobs, one or more, have ended.
 
-        With `avoids_foreign` on GPUs without foreign memory.
+        Args:
+            record: the job.
+            ids: running jobs, in the order in which they are to end.
+            at_s: engine time.
+            avoids_foreign: whether GPUs with foreign memory are left out.
         """
         cluster = self._table.cluster
         propose: Propose = partial(self._candidates.propose, cluster, record.spec, NO_NODES, at_s)
