@@ -157,9 +157,10 @@ class PinSearch:
             placement, decision = self._scorer.choose(candidates, at_s, job)
         shares = shares_of(placement)
         awaited = holders(cluster, leaving, shares)
+        why = "needed as few stops" if give_up_s < inf else "is free as soon"
         return StandingPin(
             placement=placement,
-            decision=cluster.foreign.named_in(decision, shares, "no other place is free as soon"),
+            decision=cluster.foreign.named_in(decision, shares, f"no other place {why}"),
             start_s=start_s if awaited else at_s,
             freed_count=cluster.freed_count,
             awaited=awaited,

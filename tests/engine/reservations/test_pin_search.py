@@ -141,4 +141,6 @@ def test_no_further_job_is_preempted_for_foreign_memory(make_harness: HarnessFac
     start_low(harness, "2", "a", 1)
     start_low(harness, "3", "b", 0, 1)
     see_foreign(harness, "b", 1)
-    assert gpus_of(pins(harness.queue(preemptor("4")))["4"]) == ("b:0", "b:1")
+    pin = pins(harness.queue(preemptor("4")))["4"]
+    assert gpus_of(pin) == ("b:0", "b:1")
+    assert pin.decision.get().neighbour.endswith("and no other place needed as few stops")
