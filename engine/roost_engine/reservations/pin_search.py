@@ -54,16 +54,17 @@ class PinSearch:
         other_start_s = max(end_s for end_s, _ in ends[:count])
         if other_start_s > start_s:
             return pin
-        return self.choose(record.spec, candidates, ids[:count], other_start_s, at_s)
+        chosen = self.choose(record.spec, candidates, ids[:count], other_start_s, at_s)
+        return chosen if chosen.placement.tier <= pin.placement.tier else pin
 
     def without_foreign_memory(
         self, record: JobRecord, pin: StandingPin, ids: Sequence[JobId], at_s: float
     ) -> FoundCapacity | None:
-        """Return where a job has GPUs without foreign memory, no farther apart than by a pin.
+        """Return where a job has GPUs without foreign memory, once the fewest jobs have ended.
 
         Returns:
-            What is found, once the fewest of these jobs have ended; None: nothing, or the GPUs of
-            the pin have no such memory.
+            What is found; None: nothing that is as close together as a pin, or the GPUs of the pin
+            have no such memory. The score may prefer a candidate that is farther apart.
         """
         if not self.has_foreign_memory(pin):
             return None
