@@ -1,4 +1,4 @@
-"""The engine decides as recorded: twenty-six policies on three traces, and two journals."""
+"""The engine decides as recorded: twenty-nine policies on three traces, and two journals."""
 
 import json
 import lzma

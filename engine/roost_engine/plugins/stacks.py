@@ -115,7 +115,7 @@ _ALL = (
     Stack(
         name="roost-learned",
         order=OrderKind.LEARNED_LEFT,
-        placement=PlacementKind.STRICT,
+        placement=PlacementKind.COMMON_SHAPES,
         gate=GateKind.DELAY,
         patience_s=inf,
         preemption=PreemptionKind.LEARNED_MOVES,
@@ -123,7 +123,7 @@ _ALL = (
     Stack(
         name="roost-makespan",
         order=OrderKind.S_RANK,
-        placement=PlacementKind.STRICT,
+        placement=PlacementKind.COMMON_SHAPES,
         gate=GateKind.DELAY,
         patience_s=inf,
         preemption=PreemptionKind.LEASES,

@@ -271,6 +271,20 @@ DATED = (
         preemption="las-closer-moves:360",
     ),
     Composition(
+        name="roost-learned-2026-11-28",
+        order="learned-left",
+        placement="strict",
+        gate="delay",
+        preemption="learned-moves",
+    ),
+    Composition(
+        name="roost-makespan-2026-11-28",
+        order="s-rank",
+        placement="strict",
+        gate="delay",
+        preemption="leases",
+    ),
+    Composition(
         name="roost-no-preemption-2026-11-28b",
         order="learned-easily",
         placement="strict",

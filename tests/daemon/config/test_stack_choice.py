@@ -75,7 +75,7 @@ def test_the_journal_gets_the_choice() -> None:
     plugins = chosen.plugins((), Knowledge())
 
     assert (plugins.stack, plugins.order) == ("roost-makespan", OrderKind.S_RANK)
-    assert plugins.placement is PlacementKind.STRICT
+    assert plugins.placement is PlacementKind.COMMON_SHAPES
     assert chosen.engine_config().patience_s == inf
 
 

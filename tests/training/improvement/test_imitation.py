@@ -62,3 +62,16 @@ def test_decisions_without_a_choice_teach_nothing() -> None:
     with pytest.raises(TrainError, match="no decision had a choice"):
         judge(fresh_net(), [forced])
     assert judge(fresh_net(), [forced, one]).decision_count == 1
+
+
+def test_the_pass_that_did_best_on_held_out_decisions_counts() -> None:
+    decisions = [decision(4, action=place % 4, seed=place) for place in range(40)]
+    contrary = [decision(4, action=(place + 1) % 4, seed=place) for place in range(40)]
+    begun = fresh_net()
+    before = judge(begun, contrary).same_frac
+    done: list[int] = []
+    parameters = ImitationParameters(passes=30, batch_count=8, rate=1e-2, patience=3)
+    net = imitate(begun, decisions, parameters, lambda count, _: done.append(count), contrary)
+    assert judge(net, contrary).same_frac >= before  # the start competes too
+    assert len(done) < 30  # what it learns is wrong there, so it was not learned to the end
+    assert judge(imitate(fresh_net(), decisions, parameters), decisions).same_frac > 0.7

@@ -28,6 +28,7 @@ class ImitationParameters:
         batch_count: decisions in a step.
         rate: learning rate of the first pass; it falls to a tenth.
         weight_decay: of every weight.
+        patience: passes end after so many without a better one, where decisions are held out.
     """
 
     seed: int = 0
@@ -35,6 +36,7 @@ class ImitationParameters:
     batch_count: int = 64
     rate: float = 2e-3
     weight_decay: float = 1e-4
+    patience: int = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +59,7 @@ def imitate(
     decisions: Sequence[Decision],
     parameters: ImitationParameters,
     after_pass: Callable[[int, float], None] = lambda done_count, loss: None,
+    held_out: Sequence[Decision] = (),
 ) -> PolicyNet:
     """Train a selector on a teacher's decisions; it is changed in place and returned.
 
@@ -65,6 +68,8 @@ def imitate(
         decisions: of the teacher.
         parameters: everything else.
         after_pass: called with the number of passes done and the mean loss of the last.
+        held_out: the pass counts that chooses most often as the teacher did on these, and so does
+            the state before the first one; empty: the last pass counts.
 
     Raises:
         TrainError: no decision had a choice.
@@ -80,8 +85,9 @@ def imitate(
     falling = torch.optim.lr_scheduler.LinearLR(
         optimiser, 1.0, 0.1, total_iters=max(parameters.passes - 1, 1)
     )
-    net.train()
+    best = _Best(net, held_out)
     for done_count in range(1, parameters.passes + 1):
+        net.train()
         total = 0.0
         for part in batches(useful, parameters.batch_count, generator):
             loss = _loss(net, DecisionBatch.of(part))
@@ -92,8 +98,34 @@ def imitate(
             total += loss.item() * len(part)
         falling.step()
         after_pass(done_count, total / len(useful))
-    net.eval()
-    return net
+        if best.note(net) >= parameters.patience:
+            break
+    return best.back_in(net)
+
+
+class _Best:
+    """The state of a selector that did best on decisions that it does not learn from."""
+
+    def __init__(self, net: PolicyNet, held_out: Sequence[Decision]) -> None:
+        self._held_out, self._same_frac, self._worse_count = held_out, -1.0, 0
+        self.note(net)
+
+    def note(self, net: PolicyNet) -> int:
+        """Judge the selector as it is now; return how many passes the best one is old."""
+        net.eval()
+        same_frac = judge(net, self._held_out).same_frac if self._held_out else 0.0
+        if self._held_out and same_frac <= self._same_frac:
+            self._worse_count += 1
+        else:
+            self._same_frac, self._worse_count = same_frac, 0
+            self._state = {name: value.clone() for name, value in net.state_dict().items()}
+        return self._worse_count
+
+    def back_in(self, net: PolicyNet) -> PolicyNet:
+        """Return the selector with its best state."""
+        net.load_state_dict(self._state)
+        net.eval()
+        return net
 
 
 def judge(net: PolicyNet, decisions: Sequence[Decision]) -> ImitationFigures:

@@ -180,10 +180,8 @@ class EvolutionTraining:
         first = parameters.first_episode + search.generation * _SEEDS_PER_GENERATION
         seeds = range(first, first + parameters.episode_count)
         candidates = search.ask()
-        models = [None, *(self.scale.selector(one) for one in candidates)]
-        cases = [Case(seed, model) for seed in seeds for model in models]
-        logs = np.log(self._trained.jcts_s(cases)).reshape(len(seeds), len(models))
-        costs = (logs[:, 1:] - logs[:, :1]).mean(axis=0)
+        models = [self.scale.selector(one) for one in candidates]
+        costs = cost_of_candidates(self._trained, seeds, models)
         search.tell(candidates, costs.tolist())
         figures = {
             "number": search.generation,
@@ -281,6 +279,22 @@ class EvolutionTraining:
             return []
         lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
         return [line[kind] for line in lines if kind in line]
+
+
+def cost_of_candidates(
+    runs: SelectorRuns, seeds: Sequence[int], models: Sequence[RankModel]
+) -> NDArray[np.float64]:
+    """Return the mean logarithm of each candidate's completion time over the teacher's: [model].
+
+    Args:
+        runs: simulates.
+        seeds: of the episodes, which are the same for all.
+        models: the candidates.
+    """
+    cases = [Case(seed, model) for seed in seeds for model in (None, *models)]
+    logs = np.log(runs.jcts_s(cases)).reshape(len(seeds), 1 + len(models))
+    costs: NDArray[np.float64] = (logs[:, 1:] - logs[:, :1]).mean(axis=0)
+    return costs
 
 
 def _any_decision(jobs: NDArray[np.float32], cluster: NDArray[np.float32]) -> Decision:

@@ -54,7 +54,7 @@ class SelectorConfig:
         episodes: what is played.
         warm_start: with which policy the training begins.
         imitation: the numbers of that warm start.
-        imitated_episodes: of the teacher; their seeds are 0, 1, ...
+        imitated_episodes: of the teacher, those held out included; imitation.seed says which.
         improvement: how the warm start is improved.
         ppo, expert: the numbers of each way; those of the other are not read.
         iterations: of the improvement.

@@ -34,6 +34,7 @@ from roost_train.improvement.checkpoint import read_checkpoint
 from roost_train.improvement.expert_iteration import ExpertIteration
 from roost_train.improvement.imitation import ImitationFigures, imitate, judge
 from roost_train.improvement.improvement import Improvement, Learner, Method
+from roost_train.improvement.linear_imitation import fit_skip
 from roost_train.improvement.ppo import Ppo
 from roost_train.improvement.rollout_engine import InProcess, Player, RolloutEngine, Teacher
 from roost_train.improvement.selector_agent import SelectorAgent
@@ -50,6 +51,8 @@ from roost_train.selector.training_report import write_training_report
 
 _FIRST_VALIDATION = 500_000  # seeds of episodes: imitation has 0 on, improvement a million on
 _SAVED_COUNT = 64
+_SEEDS_PER_IMITATION = 1_000
+_HELD_OUT_FRAC = 0.125  # of the imitated episodes
 
 # (what is done, of how many)
 Meter = Callable[[int, int], None]
@@ -157,20 +160,38 @@ class SelectorTraining:
         begun = SelectorNet.residual() if is_residual else fresh_net(self.config.episodes.slot)
         net = self._given or begun
         if self._given is None and not is_residual and self.config.imitated_episodes:
-            decisions = self._teachers(range(self.config.imitated_episodes))
-            passes = self.config.imitation.passes
-            imitate(
-                net,
-                decisions,
-                self.config.imitation,
-                lambda done, loss: self._tell(f"imitation {done}/{passes}: loss {loss:.4f}"),
-            )
+            net = self._imitated(net)
             self._log({"imitation": asdict(self._judge(net))})
         improvement = self._improvement(net)
         self._validate(net, 0, lambda: improvement.save(self.folder / "best.pt"))
         improvement.save(path)
         self._report()
         return net
+
+    def _imitated(self, net: PolicyNet) -> PolicyNet:
+        """Return a selector that has learned the teacher's choices.
+
+        The last episodes are held out. On them compete the fresh selector, of the order slot the
+        best that only weighs numbers, and what each pass makes of the better one.
+        """
+        count, passes = self.config.imitated_episodes, self.config.imitation.passes
+        held_count = max(round(_HELD_OUT_FRAC * count), 1) if count > 1 else 0
+        first = _SEEDS_PER_IMITATION * self.config.imitation.seed
+        middle, end = first + count - held_count, first + count
+        taught, held_out = (
+            self._teachers(range(*ends)) for ends in ((first, middle), (middle, end))
+        )
+        if self.config.episodes.slot is Slot.ORDER and taught and held_out:
+            weighing = fit_skip(SelectorNet.residual(), taught)
+            if judge(weighing, held_out).same_frac > judge(net, held_out).same_frac:
+                net = weighing
+        return imitate(
+            net,
+            taught,
+            self.config.imitation,
+            lambda done, loss: self._tell(f"imitation {done}/{passes}: loss {loss:.4f}"),
+            held_out,
+        )
 
     def _improvement(self, net: PolicyNet) -> Improvement:
         learner: Learner

@@ -8,6 +8,7 @@ started. A heuristic that is simulated on a trace is asked for its whole ranking
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
+from math import inf
 from typing import TypeAlias
 
 import numpy as np
@@ -16,7 +17,13 @@ from numpy.typing import NDArray
 from roost_engine.cluster.cluster import Cluster
 from roost_engine.domain.model import JobId, JobSpec
 from roost_engine.job_record import JobRecord, JobState
-from roost_engine.policies.protocols import OrderPolicy, QueueView
+from roost_engine.policies.protocols import (
+    KeyedOrder,
+    OrderPolicy,
+    QueueView,
+    RekeyedOrder,
+    SortKey,
+)
 from roost_engine.prediction.predictors import Predictors
 from roost_engine.queue.model_order import JOB_COLUMNS, job_features
 from roost_sim.traces.arrival import Arrival
@@ -72,43 +79,100 @@ def preferences(
     return follower.sample(most)
 
 
-class TeacherOrder:
-    """A heuristic's order that remembers pairs of its rankings: what it would do with any queue.
+class Lessons:
+    """Pairs of rankings that a teacher has made: what it would do with any queue.
 
     Args:
-        teacher: ranks.
         predictors: what is expected of jobs.
         seed: of the pairs.
+        until_s: nothing that happens later is remembered.
     """
 
-    def __init__(self, teacher: OrderPolicy, predictors: Predictors, seed: int) -> None:
-        self._teacher, self._predictors = teacher, predictors
+    def __init__(self, predictors: Predictors, seed: int, until_s: float = inf) -> None:
+        self._predictors, self._until_s = predictors, until_s
         self._random = np.random.default_rng(seed)
         self._pairs: list[tuple[Floats, Floats]] = []
 
-    def rank(self, view: QueueView) -> Sequence[JobId]:
-        """See OrderPolicy."""
-        ranked = self._teacher.rank(view)
-        if len(ranked) > 1:
-            self._note(ranked, view)
-        return ranked
+    def note(self, ranked: Sequence[JobRecord], at_s: float) -> None:
+        """Remember some pairs of a ranking, first served first."""
+        if len(ranked) < 2 or at_s >= self._until_s:
+            return
+        first = ranked[:_QUEUE_LIMIT]
+        found = job_features(QueueView(jobs=first, cluster=Cluster(), at_s=at_s), self._known)
+        for _ in range(_PAIRS_OF_RANKING):
+            one, other = np.sort(self._random.choice(len(first), size=2, replace=False)).tolist()
+            self._pairs.append((found[one], found[other]))
 
     def preferences(self, most: int) -> Preferences:
         """Return what was remembered; of more pairs, a sample."""
         return _sampled(self._pairs, most, self._random)
 
-    def _note(self, ranked: Sequence[JobId], view: QueueView) -> None:
-        jobs = {job.job_id: job for job in view.jobs}
-        first = [jobs[job_id] for job_id in ranked[:_QUEUE_LIMIT]]
-        shown = QueueView(jobs=first, cluster=view.cluster, at_s=view.at_s)
-        found = job_features(shown, self._known)
-        for _ in range(_PAIRS_OF_RANKING):
-            one, other = np.sort(self._random.choice(len(first), size=2, replace=False)).tolist()
-            self._pairs.append((found[one], found[other]))
-
     def _known(self, job: JobRecord, at_s: float) -> tuple[float, float]:
         times = self._predictors.expected_times(job, at_s)
         return times.rest_s(), times.job_count
+
+
+class RankingTeacher:
+    """An order without keys, as it decides, whose rankings become lessons.
+
+    Args:
+        teacher: ranks.
+        lessons: receive the rankings.
+    """
+
+    def __init__(self, teacher: OrderPolicy, lessons: Lessons) -> None:
+        self._teacher, self._lessons = teacher, lessons
+
+    def rank(self, view: QueueView) -> Sequence[JobId]:
+        """See OrderPolicy."""
+        ranked = self._teacher.rank(view)
+        jobs = {job.job_id: job for job in view.jobs}
+        self._lessons.note([jobs[job_id] for job_id in ranked], view.at_s)
+        return ranked
+
+
+class KeyedTeacher:
+    """An order of keys, as it decides, whose queue becomes lessons whenever a job joins it.
+
+    The keys are asked as the engine asks for them, when a job is queued: a teacher that is asked
+    for a ranking instead predicts again each time, and is another order.
+
+    Args:
+        teacher: gives the keys.
+        lessons: receive the rankings.
+    """
+
+    def __init__(self, teacher: KeyedOrder, lessons: Lessons) -> None:
+        self._teacher, self._lessons = teacher, lessons
+        self._rekeyed = teacher if isinstance(teacher, RekeyedOrder) else None
+        self._waiting: dict[JobId, tuple[SortKey, JobRecord]] = {}
+
+    def rank(self, view: QueueView) -> Sequence[JobId]:
+        """See OrderPolicy."""
+        return self._teacher.rank(view)
+
+    @property
+    def generation(self) -> int:
+        """See RekeyedOrder."""
+        return 0 if self._rekeyed is None else self._rekeyed.generation
+
+    def key(self, job: JobRecord, at_s: float) -> SortKey:
+        """See KeyedOrder."""
+        key = self._teacher.key(job, at_s)
+        known = (*self._waiting.items(), (job.job_id, (key, job)))
+        self._waiting = {
+            job_id: entry for job_id, entry in known if entry[1].state is JobState.WAITING
+        }
+        ranked = sorted(self._waiting.values(), key=lambda entry: entry[0])
+        self._lessons.note([record for _, record in ranked], at_s)
+        return key
+
+    def key_again(self, job: JobRecord, at_s: float) -> SortKey:
+        """See RekeyedOrder."""
+        asked = self._teacher.key if self._rekeyed is None else self._rekeyed.key_again
+        key = asked(job, at_s)
+        self._waiting[job.job_id] = key, job
+        return key
 
 
 class _Follower:

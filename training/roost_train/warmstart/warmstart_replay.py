@@ -1,10 +1,11 @@
 """Where a warm start's decisions come from, and the replay that compares it with its teacher."""
 
 from dataclasses import dataclass, replace
-from math import isfinite
+from math import inf, isfinite
 
 from roost_engine.domain.model import JobId
 from roost_engine.plugins.plugins import Policies
+from roost_engine.policies.protocols import KeyedOrder, OrderPolicy
 from roost_engine.prediction.predictors import Predictors
 from roost_engine.queue.model_order import AnyOrderModel
 from roost_sim.catalogue.compositions import Composition
@@ -16,7 +17,7 @@ from roost_sim.traces.arrival import Arrival
 from roost_sim.traces.trace import Trace
 from roost_sim.traces.workload import arrivals, job_ids
 from roost_train.warmstart.warmstart import Imitation
-from roost_train.warmstart.warmstart_decisions import TeacherOrder
+from roost_train.warmstart.warmstart_decisions import KeyedTeacher, Lessons, RankingTeacher
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,22 +72,27 @@ class Lesson(Composition):
 
     Attributes:
         seed: of the pairs.
-        orders: receives the order of each simulation.
+        until_s: nothing later is remembered.
+        found: receives the lessons of each simulation.
     """
 
     seed: int
-    orders: list[TeacherOrder]
+    until_s: float = inf
+    found: list[Lessons]
 
     def build(self, information: PolicyInformation) -> Policies:
         """See Composition."""
         policies = Composition.build(self, information)
         predictors = policies.predictors or Predictors()
-        order = TeacherOrder(policies.order, predictors, self.seed)
-        self.orders.append(order)
-        return replace(policies, order=order, predictors=predictors)
+        lessons, order = Lessons(predictors, self.seed, self.until_s), policies.order
+        self.found.append(lessons)
+        observed: OrderPolicy = RankingTeacher(order, lessons)
+        if isinstance(order, KeyedOrder):
+            observed = KeyedTeacher(order, lessons)
+        return replace(policies, order=observed, predictors=predictors)
 
 
-def lesson_of(teacher: Composition, seed: int) -> Lesson:
+def lesson_of(teacher: Composition, seed: int, until_s: float = inf) -> Lesson:
     """Return the teacher with an order that remembers."""
     return Lesson(
         name=teacher.name,
@@ -95,15 +101,23 @@ def lesson_of(teacher: Composition, seed: int) -> Lesson:
         gate=teacher.gate,
         preemption=teacher.preemption,
         seed=seed,
-        orders=[],
+        until_s=until_s,
+        found=[],
     )
 
 
-def compare(teacher: Outcome, imitation: Outcome) -> Replay:
-    """Compare two outcomes of the same jobs."""
-    return Replay(teacher_avg_jct_s=_avg_jct_s(teacher), imitation_avg_jct_s=_avg_jct_s(imitation))
+def compare(teacher: Outcome, imitation: Outcome, from_s: float = -inf) -> Replay:
+    """Compare two outcomes of the same jobs, by those that came at `from_s` or later."""
+    return Replay(
+        teacher_avg_jct_s=_avg_jct_s(teacher, from_s),
+        imitation_avg_jct_s=_avg_jct_s(imitation, from_s),
+    )
 
 
-def _avg_jct_s(outcome: Outcome) -> float:
-    jcts_s = [job.ended_s - job.submit_s for job in outcome.jobs if job.ended_s is not None]
+def _avg_jct_s(outcome: Outcome, from_s: float) -> float:
+    jcts_s = [
+        job.ended_s - job.submit_s
+        for job in outcome.jobs
+        if job.ended_s is not None and job.submit_s >= from_s
+    ]
     return sum(jcts_s) / max(len(jcts_s), 1)

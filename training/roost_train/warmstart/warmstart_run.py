@@ -19,6 +19,7 @@ from roost_train.warmstart.warmstart_replay import (
 )
 
 REAL = "recorded starts"
+HELD_OUT_FRAC = 0.3  # of the trace's time: nothing of it is learned, and its jobs are compared
 _PLAIN = Composition(name="fifo", order="fifo")
 
 Progress = Callable[[int], Callable[[int, float], None]]
@@ -36,6 +37,9 @@ def warm_start(
 ) -> Mapping[str, object]:
     """Imitate a teacher, write the model, and replay the jobs under both where that is possible.
 
+    A simulated teacher is learned from the first part of the trace only. Both replay the whole
+    trace, and the jobs of the rest are compared.
+
     Args:
         trace: the jobs.
         teacher: a policy of the simulator; None: the starts that the trace records.
@@ -46,7 +50,8 @@ def warm_start(
         progress: called with the number of passes; what it returns is called after each.
 
     Returns:
-        The figures: pairs, agreement on held-out pairs, mean completion times in replay.
+        The figures: pairs, agreement on held-out pairs, mean completion times in replay, of the
+        jobs that are held out.
 
     Raises:
         TooFewJobs: too few jobs were passed over.
@@ -55,13 +60,15 @@ def warm_start(
     cluster = load_cluster(cluster_name)
     policy = _PLAIN if teacher is None else find_policy(teacher)
     parameters, taught = WarmstartParameters(seed=seed), None
+    first_s, last_s = float(trace.submit_s[0]), float(trace.submit_s[-1])
+    held_out_s = last_s - HELD_OUT_FRAC * (last_s - first_s)
     if teacher is None:
         jobs = jobs_of(trace, cluster, policy)
         pairs = preferences(jobs, recorded_starts_s(trace), parameters.most_pairs, seed)
     else:
-        lesson = lesson_of(policy, seed)
+        lesson = lesson_of(policy, seed, held_out_s)
         taught = run_policy(trace, cluster, lesson, seed)
-        pairs = lesson.orders[0].preferences(parameters.most_pairs)
+        pairs = lesson.found[0].preferences(parameters.most_pairs)
     bar = progress(parameters.epochs)
     net, report = imitate(pairs, trace.source, parameters, bar)
     card: dict[str, object] = {"teacher": teacher or REAL, "command": command}
@@ -74,7 +81,7 @@ def warm_start(
     }
     if taught is not None:
         student = imitation_of(policy, load_onnx_order(path, lambda: 0.0))
-        replay = compare(taught, run_policy(trace, cluster, student, seed))
+        replay = compare(taught, run_policy(trace, cluster, student, seed), held_out_s)
         found |= {
             "teacher_avg_jct_s": replay.teacher_avg_jct_s,
             "imitation_avg_jct_s": replay.imitation_avg_jct_s,
