@@ -208,7 +208,7 @@ class GateSection(Section):
     kind: Annotated[GateKind, Field(strict=False)] | None = Field(
         default=None,
         description="which gate; open: no job waits; docs/delay.md lists the kinds; null: the"
-        " stack's, uplink-delay in the default one",
+        " stack's, and jobs wait in the default one",
     )
     delay_weight: Annotated[float, Field(ge=0, le=100)] = Field(
         default=1.0, description="weight of a second of waiting against a second of run time saved"
