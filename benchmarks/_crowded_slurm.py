@@ -97,7 +97,7 @@ class CrowdedSlurm(SlurmStandIn):
     async def nodes(self) -> tuple[SlurmNode, ...]:
         """See SlurmPort."""
         with self._timed():
-            self._free()
+            self._free()  # what is free is then known: two turns, so that none of them is long
         await asyncio.sleep(0)
         with self._timed():
             return await super().nodes()

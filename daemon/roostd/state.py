@@ -139,8 +139,8 @@ class DaemonState:
         slurm_fault: empty while Slurm answers.
         journal_fault: empty while the journal is written.
         node_states: Slurm's state of each node, in full: "mixed+drain".
-        registered_epoch_s: wall clock, just before the last look at Slurm's nodes; 0: by it
-            slurmctld has just started, and most of them are about to register; see SeenNodes.
+        registered_epoch_s: wall clock just before the last reading of Slurm's nodes; 0: it showed
+            that slurmctld has just started and awaits most of them; see SeenNodes.
         untyped_nodes: the partitions of each node whose GPUs do not have types by index.
         stranded_gpus: how many GPUs of each node Slurm counts as used though no job has them.
         hidden_nodes: by partition, nodes that Slurm wakes for its jobs and shows nowhere.
@@ -163,9 +163,9 @@ class DaemonState:
         comments: what users state about their jobs in `--comment`, for jobs with such a comment.
         earlier_decisions: the placements that engines before the present one decided, from the
             journal.
-        earlier_waits: of jobs that the present engine has not been told of yet, as the journal had
-            them at the start.
-        earlier_records: likewise, as the engine before it had them.
+        earlier_waits: of jobs that the present engine has not been told of yet: from the journal,
+            at the start, or from an engine before the last one.
+        earlier_records: of such jobs, from the last engine before the present one.
         forecast: when jobs are expected to start and end; None: there is none yet.
         forecast_fault: why there is no newer one; empty when the last one went well.
         policy_failures: the last fault of each slot whose policy has ever failed.

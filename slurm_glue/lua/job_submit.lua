@@ -56,7 +56,7 @@ end
 -- job_lease.lua stands here.
 
 local function submit(job, partitions, uid)
-  local beat, seen = read_heartbeat()
+  local beat, registered_s = read_heartbeat()
   local partition = partition_of(job, partitions)
   local asked = job.comment == "roost:shadow" and (uid == 0 or job.user_id ~= uid)  -- by roostd
   local held = beat and may_hold(job, partition, beat) and in_opt_in(job, beat)
@@ -64,7 +64,7 @@ local function submit(job, partitions, uid)
   local bare = held and shares(job, beat)
   local asks, typed, several = translate(job, models, job.features or "", bare)
   if not asks or typed or asked then return end
-  if several and is_registering(beat, seen) then return EAGAIN end
+  if several and is_registering(beat, registered_s) then return EAGAIN end
   if held then hold(job, beat) end
   -- The partition is the user's text, unchecked so far: it must not forge another line.
   tell(beat, ("submit %d %s\n"):format(uid, partition:gsub("[^%w_.,*+-]", "?"):sub(1, 200)))
@@ -78,9 +78,9 @@ local function modify(job, record)
 end
 
 local function attempt(handle, ...)
-  local fine, fault = pcall(handle, ...)
-  if not fine then slurm.log_error("roost: job left to Slurm: %s", tostring(fault)) end
-  return fine and fault or slurm.SUCCESS
+  local fine, answer = pcall(handle, ...)
+  if not fine then slurm.log_error("roost: job left to Slurm: %s", tostring(answer)) end
+  return fine and answer or slurm.SUCCESS
 end
 
 function slurm_job_submit(...) return attempt(submit, ...) end

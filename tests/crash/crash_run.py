@@ -34,6 +34,7 @@ from tests.crash.crash_report import Report
 from tests.crash.evidence import gpus_of_nodes, keep_logs
 from tests.crash.lost_jobs import LostJobs
 from tests.e2e.ledger import Outcome, assert_none_twice, job_states, outcomes, submit
+from tests.slurm_glue.stranding import stranded_count
 
 from roost_demo.stack import NodeKind, Stack, StackFailed
 from roost_slurm.testing.availability import LocalSlurmUnavailable
@@ -155,7 +156,7 @@ class CrashRun:
         slurm, report = self._stack.slurm, self.report
         shown = slurm.run(*show_nodes(), check=False)
         report.left_on, report.left_count = gpus_of_nodes(shown), len(self._asked)
-        report.stranded_gpu_count = sum(node.stranded_gpu_count for node in parse_nodes(shown))
+        report.stranded_gpu_count = sum(map(stranded_count, parse_nodes(shown)))
         stuck = {
             job_id: slurm.run("scontrol", "-o", "show", "job", job_id, check=False)
             for job_id in self._asked

@@ -120,10 +120,7 @@ def wait_for_nodes(stack: Stack) -> None:
 
 
 def filled(stack: Stack) -> str:
-    """Fill n1 with an opted-in job of all its GPUs.
-
-    It may have the second seats, beside a job of the test before whose end roostd has not seen.
-    """
+    """Fill n1 with an opted-in job of all its GPUs, and return the job."""
     wait_for_nodes(stack)
     host = run(stack, OPTED_IN, "-w", "n1", "--gres=gpu:8")
     wait_running(stack, host)

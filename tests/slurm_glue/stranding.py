@@ -6,6 +6,7 @@ from contextlib import suppress
 from roost_slurm.testing.local_slurm import LocalSlurm, LocalSlurmFailed
 from roost_slurm.text.commands import show_nodes
 from roost_slurm.text.scontrol import ShownNode, parse_jobs, parse_nodes
+from roost_slurm.text.stranded import Held, stranded
 
 STRANDING_RELEASE = "slurm-wlm 22.05"
 # A job must start in the 4 s before the node has registered, and usually does so after 2 s. On a
@@ -25,6 +26,13 @@ def node_of(slurm: LocalSlurm) -> ShownNode:
     """Return the node of a cluster of one, as slurmctld shows it."""
     (node,) = parse_nodes(slurm.run(*show_nodes()))
     return node
+
+
+def stranded_count(node: ShownNode) -> int:
+    """Return how many GPUs slurmctld counts as used on an idle node without suspended jobs."""
+    if not node.state.startswith("idle"):
+        return 0
+    return len(stranded(node.used_gpus, node.cpu_allocated_count, node.state, Held()))
 
 
 def _start_before_registration(slurm: LocalSlurm) -> bool:

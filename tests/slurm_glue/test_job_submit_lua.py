@@ -497,9 +497,13 @@ def test_a_leased_job_that_opted_in_takes_no_tokens(
         ({"qos": "together", "comment": "roost:model=bert,share=maybe"}, False),
         ({"qos": "together", "comment": "roost:memory=1G"}, True),
         ({"qos": "normal", "comment": "roost:share=yes"}, True),
+        ({"comment": "roost:share=yes roost:share=no"}, False),  # the last word counts
+        ({"comment": "roost:share=yes roost:model=bert"}, False),
+        ({"comment": "roost:share=no,share=yes"}, True),
+        ({"comment": "roost:noshare=yes"}, False),
     ],
 )
-def test_the_comment_or_else_the_qos_says_who_takes_no_tokens(
+def test_the_comment_or_else_the_qos_says_which_job_takes_no_tokens(
     runtime: Runtime, job: dict[str, str], *, is_bare: bool
 ) -> None:
     slurmctld = Slurmctld(runtime.script(seats=True))
@@ -557,7 +561,7 @@ def test_until_nodes_have_registered_slurm_takes_other_jobs(runtime: Runtime, jo
     assert Slurmctld(runtime.script()).answer(job)[0] == 0
 
 
-def test_an_earlier_roostd_and_a_dead_one_make_nobody_wait_for_long(runtime: Runtime) -> None:
+def test_an_earlier_roostd_and_a_dead_one_put_no_client_off_for_long(runtime: Runtime) -> None:
     runtime.beat()
     assert Slurmctld(runtime.script()).answer(PAIR)[0] == 0
     runtime.beat(registered_epoch_s=0, age_s=60)
@@ -581,7 +585,7 @@ def test_roostd_says_that_a_backup_controller_has_taken_over(runtime: Runtime) -
         assert slurmctld.answer(PAIR)[0] == answer
 
 
-def test_a_clock_that_was_set_back_makes_nobody_wait(runtime: Runtime) -> None:
+def test_a_clock_that_was_set_back_puts_no_client_off(runtime: Runtime) -> None:
     runtime.beat(registered_epoch_s=1)
     script = runtime.script().replace("os.time()  -- see is_reg", "os.time() + 3600  -- see is_reg")
     assert Slurmctld(script).answer(PAIR)[0] == 0

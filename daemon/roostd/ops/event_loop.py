@@ -1,4 +1,4 @@
-"""roostd's event loop: asyncio's own, that lets a coroutine wait for a future of another class."""
+"""roostd's event loop: asyncio's own, which lets a coroutine wait for a future of another class."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -6,7 +6,7 @@ from typing import Any
 
 
 class DaemonLoop(asyncio.SelectorEventLoop):
-    """asyncio's event loop with one more way to start a coroutine: see `begin`."""
+    """asyncio's event loop, with one more way to start a coroutine: `begin`."""
 
     _make_future: Callable[[], asyncio.Future[Any]] | None = None  # while `begin` runs
 
@@ -23,11 +23,15 @@ class DaemonLoop(asyncio.SelectorEventLoop):
         Args:
             coroutine: has not begun; its caller continues it.
             make_future: makes the futures that the coroutine asks the loop for until then. A class
-                whose `set_result` calls its owner tells of a result at once; a done callback comes
+                whose `set_result` calls its owner reports a result at once; a done callback comes
                 a turn of the loop later.
 
         Returns:
             What the coroutine waits for: such a future, or one that it got elsewhere.
+
+        Raises:
+            StopIteration: the coroutine has ended without waiting, with this value.
+            Exception: what the coroutine raised.
         """
         self._make_future = make_future
         try:

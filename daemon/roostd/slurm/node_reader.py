@@ -1,4 +1,4 @@
-"""Reads a dump of Slurm's nodes in slices: 10,000 nodes take a quarter of a second and more."""
+"""Reads a dump of Slurm's nodes in slices: 10,000 of them take a quarter of a second and more."""
 
 from collections.abc import Mapping
 

@@ -173,8 +173,8 @@ class _Reading:
         spec = self._reader.read(job, self._details.get(job.number), job_id)
         if isinstance(spec, Unmanaged):
             return spec
-        node_count = min((shape.node_count for shape in spec.shapes), default=1)
-        why_left = self._rules.why_left(job, node_count)
+        least_nodes = min(shape.node_count for shape in spec.shapes)
+        why_left = self._rules.why_left(job, least_nodes)
         return spec if why_left is None else Unmanaged(why_left)
 
     def _why_unmanaged(self, job: QueuedJob, job_id: JobId, read: Unmanaged) -> str:

@@ -65,7 +65,7 @@ class GpuMemoryPeaks:
             del self._outgrown[next(iter(self._outgrown))]
 
     def run_count(self, user_id: int, name: str) -> int:
-        """Return of how many of the last runs of a user's jobs of a name the use is known."""
+        """Return how many of the last runs of a user's jobs of this name have a known use."""
         return len(self._peaks_bytes.get(_kind(user_id, name), ()))
 
     def need_bytes(self, user_id: int, name: str, stated_bytes: int = 0) -> int:

@@ -26,7 +26,11 @@ class Faults:
         self._next.extend((operation, fault) for fault in faults)
 
     def meet(self, operation: str, argv: Argv) -> bool:
-        """Raise the fault of a call, if it has one. Returns whether the answer gets lost."""
+        """Return whether the answer to a call gets lost, if its fault is not to raise.
+
+        Raises:
+            SlurmRefused, SlurmTimeout: the call's fault; nothing happens.
+        """
         if not self._next or self._next[0][0] != operation:
             return False
         fault = self._next.popleft()[1]

@@ -118,8 +118,8 @@ def _columns_made() -> frozenset[str]:
 def _columns(connection: sqlite3.Connection) -> frozenset[str]:
     """Return every column of every table, with its type, and its place in the primary key.
 
-    quick_check finds nothing odd in a flipped bit of `PRIMARY KEY`: a row that is to take the place
-    of another one then comes beside it, and the old one is read.
+    quick_check does not notice a flipped bit of `PRIMARY KEY`: a row that should replace another
+    one is then stored beside it, and the old one is read.
     """
     rows = connection.execute(
         "SELECT of.name || '.' || column.name, column.type, column.'notnull', column.pk"

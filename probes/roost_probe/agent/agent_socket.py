@@ -101,9 +101,7 @@ class AgentSocket:
         try:
             if uid in self._trusted_uids or self._open[uid] <= MOST_CONNECTIONS:
                 await self._answer_lines(reader, writer, uid)
-            writer.close()
-            with contextlib.suppress(ConnectionError):
-                await writer.wait_closed()
+            await _close(writer)
         finally:
             self._open[uid] -= 1
             if not self._open[uid]:
@@ -116,11 +114,7 @@ class AgentSocket:
             while line := await asyncio.wait_for(reader.readline(), IDLE_S):
                 answer = await self._answer(line, uid)
                 writer.write(json.dumps(answer).encode() + b"\n")
-                try:
-                    await asyncio.wait_for(writer.drain(), IDLE_S)
-                except TimeoutError:  # the client reads no answer: closing would wait for that
-                    writer.transport.abort()
-                    return
+                await asyncio.wait_for(writer.drain(), IDLE_S)
 
     async def _answer(self, line: bytes, uid: int) -> Mapping[str, Any]:
         try:
@@ -177,6 +171,17 @@ class AgentSocket:
         )
         ack = await self._placement.Progress(report, timeout=DEADLINE_S)
         return {"accepted": ack.accepted, "reason": ack.reason}
+
+
+async def _close(writer: asyncio.StreamWriter) -> None:
+    """Close a connection; one whose client does not read the answers left is cut off."""
+    writer.close()
+    try:
+        await asyncio.wait_for(writer.wait_closed(), IDLE_S)
+    except TimeoutError:
+        writer.transport.abort()
+    except ConnectionError:
+        pass
 
 
 def _step_count(request: dict[str, Any]) -> int:

@@ -105,7 +105,7 @@ def daemon(looked: Looked) -> Iterator[Finding]:
 def stranded_gpus(looked: Looked) -> Iterator[Finding]:
     """Look for GPUs that slurmctld counts as used and that no job has; see gres_used.
 
-    A GPU counts once two looks, one after the other, find it.
+    A GPU counts once two readings, one right after the other, show it so.
     """
     first = _stranded(looked.machine)
     again = _stranded(looked.machine) if first else {}

@@ -49,13 +49,26 @@ def add_release(parser: argparse.ArgumentParser) -> None:
     """Add what `release` has beside --runtime-folder."""
     parser.add_argument(
         "--lease-s",
-        type=float,
+        type=_lease_s,
         default=0.0,
         metavar="SECONDS",
         help="slurm.lease_s of the stopped roostd, where it was longer than an hour: without it, a"
         " begin time more than an hour ahead counts as the user's",
     )
     parser.set_defaults(run=release)
+
+
+def _lease_s(text: str) -> float:
+    from roost_slurm.hooks.heartbeat import LONGEST_LEASE_S
+
+    wrong = argparse.ArgumentTypeError(f"{text}: want 1 to {LONGEST_LEASE_S} seconds")
+    try:
+        lease_s = float(text)
+    except ValueError as error:
+        raise wrong from error
+    if not 1 <= lease_s <= LONGEST_LEASE_S:  # nan too: no begin time would count as a user's
+        raise wrong
+    return lease_s
 
 
 def release(args: argparse.Namespace) -> int:

@@ -24,10 +24,10 @@ def has_registered(row: Mapping[str, str]) -> bool:
 
 
 def is_registering(row: Mapping[str, str]) -> bool:
-    """Whether a node is expected to register with slurmctld, which has just started.
+    """Whether a node is expected to register with a slurmctld that has just started.
 
-    Until then slurmctld of any release knows each GPU type of the node, and takes no job that asks
-    for two untyped GPUs of it.
+    Until then slurmctld, of any release, knows each GPU type of the node and not their sum, and
+    refuses jobs that ask for two untyped GPUs of it.
 
     Args:
         row: the values of the node's line.

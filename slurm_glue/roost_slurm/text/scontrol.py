@@ -156,12 +156,6 @@ class ShownNode:
     used_gpus: tuple[int, ...] = ()
     is_registering: bool = False
 
-    @property
-    def stranded_gpu_count(self) -> int:
-        """Count of used GPUs where no job has a CPU: stranded, or those of a suspended job."""
-        is_idle = self.state.startswith("idle") and "completing" not in self.state
-        return len(self.used_gpus) if is_idle and not self.cpu_allocated_count else 0
-
 
 def parse_jobs(text: str, wanted: Collection[int] | None = None) -> dict[int, JobDetail]:
     """Read `scontrol -d -o show job`, of one job or of all.

@@ -1,4 +1,4 @@
-"""GPUs that slurmctld counts as used though no job has them: see gres_used. Pure: no clock, no I/O.
+"""GPUs that slurmctld counts as used though no job has them. Pure. gres_used has the cause.
 
 Nodes and jobs come from two answers of slurmctld, and a job may have started or ended between the
 two. So a node counts only where both answers describe the same moment: the node has as many CPUs in
@@ -37,10 +37,10 @@ def stranded(
     """Return the GPUs of a node that no job has; empty where the answers do not fit together.
 
     Args:
-        used_gpus: that slurmctld counts as used.
-        cpu_allocated_count: likewise.
-        state: of the node, in full.
-        held: by the jobs of the node.
+        used_gpus: indices of the GPUs that slurmctld counts as used.
+        cpu_allocated_count: CPUs that it counts as used.
+        state: of the node, in full, lower case.
+        held: what the jobs of the node hold; `Held()` where there are none.
     """
     is_one_moment = held.is_known and held.cpu_count == cpu_allocated_count
     if not is_one_moment or "completing" in state:
@@ -49,7 +49,7 @@ def stranded(
 
 
 def held_by_jobs(jobs: Iterable[QueuedJob], details: Mapping[int, JobDetail]) -> Mapping[str, Held]:
-    """Return by node what the jobs of a queue hold; every node without jobs has nothing.
+    """Return by node what the jobs of a queue hold; a node without jobs is missing.
 
     Args:
         jobs: the queue.

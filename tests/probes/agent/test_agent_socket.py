@@ -187,6 +187,23 @@ async def test_a_client_that_reads_no_answer_is_cut_off(
     assert answer["accepted"] is True
 
 
+async def test_a_client_that_asks_no_more_and_reads_no_answer_is_cut_off(
+    fake_daemon: FakeDaemon, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(agent_socket, "IDLE_S", 0.3)
+    path, loop = tmp_path / "agent.sock", asyncio.get_running_loop()
+    async with listening(path, fake_daemon) as agent:
+        with socket.socket(socket.AF_UNIX) as deaf:
+            deaf.setblocking(False)
+            await loop.sock_connect(deaf, str(path))
+            # More answers than the kernel's buffer holds, and fewer than make the probe wait.
+            await loop.sock_sendall(deaf, b'{"op": 1}\n' * 700)
+            async with asyncio.timeout(30.0):
+                for is_open in (True, False):
+                    while bool(agent._open) != is_open:  # noqa: ASYNC110  nothing tells of it
+                        await asyncio.sleep(0.02)
+
+
 async def test_progress_goes_to_the_daemon_with_the_user_that_the_kernel_names(
     fake_daemon: FakeDaemon, tmp_path: Path
 ) -> None:

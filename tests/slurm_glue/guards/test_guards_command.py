@@ -36,3 +36,13 @@ def test_the_command_names_the_jobs_and_says_what_is_wrong(
     monkeypatch.setattr(left_leases.end_leases, "__defaults__", (silent,))
     assert cli.main(["release", "--runtime-folder", str(tmp_path)]) == cli.BAD_INPUT
     assert "scontrol ping" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("lease_s", ["0", "-1", "nan", "inf", "86401", "2h"])
+def test_a_length_that_no_lease_has_is_refused(
+    capsys: pytest.CaptureFixture[str], lease_s: str
+) -> None:
+    with pytest.raises(SystemExit) as end:
+        cli.main(["release", f"--lease-s={lease_s}"])
+    assert end.value.code == cli.BAD_INPUT
+    assert f"{lease_s}: want 1 to 86400 seconds" in capsys.readouterr().err

@@ -166,9 +166,10 @@ class Applier:
             for job_id in waiting:
                 if job_id not in self._pinned or job_id in self._undecided:
                     continue
-                if self._is_waiting(job_id):  # still: others were looked at meanwhile
+                if self._is_waiting(job_id):  # another task may have begun work on it meanwhile
                     self._tasks.add(job_id, partial(self._unpin, job_id))
             self._undecided.clear()
+            # Work that has begun on one of these meanwhile waits for `renewal`, and wins.
             job_ids = [job_id for job_id in waiting if job_id not in self._pinned]
             if job_ids:
                 self._eligible.difference_update(job_ids)

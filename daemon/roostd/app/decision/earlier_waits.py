@@ -44,13 +44,14 @@ def read_waits(journal: Journal | None) -> dict[JobId, WaitSoFar]:
 
 
 def keep_waits(state: DaemonState) -> None:
-    """Keep the wait of each job that waits, starts or runs, for the engine that comes next.
+    """Keep the record of each job that waits, starts or runs, for the engine that comes next.
 
-    Kept are the records. The waits of 20,000 jobs, made at once, and their records, freed at once,
-    hold the event loop for 40 ms; so each wait is made, and its record freed, with the event that
-    tells the new engine of the job.
+    To make the waits of 20,000 jobs at once, and to free their records at once, holds the event
+    loop for 40 ms. So each wait is made, and its record freed, with the event that tells the new
+    engine of the job.
     """
-    for job_id, record in state.earlier_records.items():  # jobs that have left without an event
+    # Those of the engine before the one that is replaced now, which had no event of these jobs.
+    for job_id, record in state.earlier_records.items():
         state.earlier_waits[job_id] = record.wait
     state.earlier_records = {
         job_id: record
@@ -60,7 +61,7 @@ def keep_waits(state: DaemonState) -> None:
 
 
 def _take_wait(state: DaemonState, job_id: JobId) -> WaitSoFar | None:
-    """Return the wait of a job that began before the present engine, once; None: it has none."""
+    """Return a job's wait that began before the present engine, and forget it; None: no such."""
     wait, record = state.earlier_waits.pop(job_id, None), state.earlier_records.pop(job_id, None)
     return wait if record is None else record.wait
 

@@ -33,7 +33,7 @@ def job_reader(state: DaemonState, traits: Traits, accounts_memory: bool) -> Job
 
 
 def _names(listed: Collection[str], qos: str) -> bool:
-    """Return whether a list of an administrator names a QoS; Slurm's names are lower case."""
+    """Return whether roostd.yaml lists a QoS, in any case of letters: Slurm's are lower case."""
     return qos.lower() in map(str.lower, listed)
 
 

@@ -105,7 +105,8 @@ class LeasedJobs:
         Slurm itself delays a requeued job, until slurmd has cleaned up after it, unless a lease
         was renewed since. A job without details may yet prove to be Roost's. A job that a daemon
         finds at its start in a partition that it does not enforce is left as it is, unless it is
-        pinned: it would wait for just these GPUs. One that was Roost's was moved by its user.
+        pinned: it would wait for just these GPUs. A job that this daemon has leased, and that is in
+        such a partition now, was moved there by its user: it is needless.
         """
         if job.restart_count and job_id not in before:
             return False

@@ -30,7 +30,7 @@ def why_left(
     Args:
         partition: of the job.
         job: the job.
-        node_count: the least number of nodes that it may have.
+        node_count: the least number of nodes on which the job fits.
         has_topologies: whether partitions have different topologies: Slurm shows the default one,
             and holds a job whose pin does not fit the partition's.
     """
