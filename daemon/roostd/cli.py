@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from roost_engine.domain.errors import ConfigError, RoostError
+from roost_slurm.program import output_may_be_cut
 from roost_slurm.version_option import ShowVersion
 from roostd.config.loaded_config import DEFAULT_FILE, LoadedConfig, load_config
 from roostd.config.pair_file import read_shared_pairs
@@ -139,8 +140,9 @@ def _serve(loaded: LoadedConfig, file: Path | None, flags: Sequence[str]) -> int
 
 
 def _show(loaded: LoadedConfig) -> None:
-    for key, value, source in loaded.rows():
-        print(f"{key}: {value}  # {source}")
+    with output_may_be_cut():
+        for key, value, source in loaded.rows():
+            print(f"{key}: {value}  # {source}")
 
 
 def _parser() -> argparse.ArgumentParser:

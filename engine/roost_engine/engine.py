@@ -274,7 +274,7 @@ class Engine:
             report_group(self._table.jobs[job_id], group, self.config.hand_over_s, actions)
 
     def _apply(self, event: Event, actions: list[Action]) -> None:
-        # The frequent events come first, and not as cases: each case that matches makes a list.
+        # The frequent events, and not as cases: CPython makes a list for each case that matches.
         if isinstance(event, JobQueued):
             record = self._table.admit(event.job, event.at_s, actions, event.wait)
             if record is not None and self._has_rare_rules:

@@ -206,6 +206,13 @@ class JobRecord:
         self.earlier_pins = self.pins[-_EARLIER_PINS:]
         self.placement, self.standing = None, standing
 
+    def drop_standing(self) -> None:
+        """Drop the standing pin of a job; Slurm may start it there still."""
+        if self.standing is not None:
+            pin = self.standing.placement, self.standing.decision
+            self.earlier_pins = (*self.earlier_pins, pin)[-_EARLIER_PINS:]
+            self.standing = None
+
     def pin_met_by(self, shares: Iterable[NodeShare]) -> Pin | None:
         """Return the newest of its pins that an allocation meets."""
         held = tuple(shares)

@@ -312,3 +312,19 @@ def test_a_check_without_a_file_says_so(
     assert main(["check-config", "--user", user]) == EXIT_OK
     said = f"note: no {tmp_path}/none.yaml: every setting has its default"
     assert capsys.readouterr().err.splitlines()[-1] == said
+
+
+def test_the_reader_of_the_values_may_leave(tmp_path: Path) -> None:
+    file = tmp_path / "a.yaml"
+    file.write_text("mode: shadow\n")
+    reader, writer = os.pipe()
+    os.close(reader)  # as `| head -1` does
+    with open(writer, "wb") as output:
+        ended = subprocess.run(
+            [sys.executable, "-m", "roostd.cli", "check-config", "--show", str(file)],
+            stdout=output,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert (ended.returncode, ended.stderr) == (EXIT_OK, "")

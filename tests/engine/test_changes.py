@@ -4,9 +4,7 @@ import pytest
 from tests.engine.conftest import HarnessFactory
 from tests.engine.engine_questions import change, withdraw
 
-from roost_engine.domain.events import (
-    JobQueued,
-)
+from roost_engine.domain.events import JobQueued
 from roost_engine.domain.model import JobId
 from roost_engine.job_record import JobState
 from roost_engine.plugins.plugins import Policies

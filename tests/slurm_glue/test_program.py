@@ -1,4 +1,4 @@
-"""How the programs start and end with Ctrl-C."""
+"""How the programs start and end with Ctrl-C, and with a reader that leaves."""
 
 import os
 import signal
@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from roost_slurm.program import EXIT_INTERRUPTED
+from roost_slurm.program import EXIT_INTERRUPTED, EXIT_NOT_READ
 
 PROGRAM = """
 import os, signal, sys
@@ -73,3 +73,42 @@ def test_a_name_that_the_locale_lacks_is_printed_as_an_escape() -> None:
         env=os.environ | {"PYTHONIOENCODING": "latin-1"},
     )
     assert shown.stdout == "\\u8bad\n"
+
+
+@pytest.mark.parametrize(("line_count", "code"), [(1, 7), (100_000, EXIT_NOT_READ)])
+def test_a_reader_that_leaves_is_no_traceback(line_count: int, code: int) -> None:
+    program = (
+        "import sys; from roost_slurm.program import run_program\n"
+        "def run():\n"
+        "    for _ in range(int(sys.argv[1])): print('line')\n"
+        "    return 7\n"
+        "sys.exit(run_program(lambda: run))"
+    )
+    reader, writer = os.pipe()
+    os.close(reader)  # as `| true` does
+    with open(writer, "wb") as output:
+        ended = subprocess.run(
+            [sys.executable, "-c", program, str(line_count)],
+            stdout=output,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+            env={key: text for key, text in os.environ.items() if key != "PYTHONUNBUFFERED"},
+        )
+    assert (ended.returncode, ended.stderr) == (code, "")
+
+
+def test_a_broken_pipe_that_is_not_its_output_is_an_error() -> None:
+    program = (
+        "import os; from roost_slurm.program import run_program\n"
+        "def run():\n"
+        "    reader, writer = os.pipe()\n"
+        "    os.close(reader)\n"
+        "    os.write(writer, b'x')\n"
+        "run_program(lambda: run)"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 1
+    assert ended.stderr.endswith("BrokenPipeError: [Errno 32] Broken pipe\n")

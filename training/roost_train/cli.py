@@ -159,13 +159,16 @@ def _interference(arguments: argparse.Namespace) -> int:
     from roost_train.commands.interference_command import read_sources, run, run_refit
 
     if arguments.journal is not None:
+        if arguments.pairs or arguments.alone:
+            raise TrainError("--pairs and --alone add to the tables of --data, not to a journal")
         text, code = run_refit(
             arguments.journal, arguments.model, arguments.out, as_json=arguments.json
         )
         print(text)
         return code
     pairs = read_sources(arguments.data, arguments.pairs, arguments.alone)
-    print(run(pairs, arguments.out, arguments.seed, as_json=arguments.json))
+    tables = {"more": arguments.pairs, "alone": arguments.alone}
+    print(run(pairs, arguments.out, arguments.seed, as_json=arguments.json, **tables))
     return 0
 
 

@@ -7,7 +7,7 @@ from roost_proto.v1 import operator_pb2 as pb
 from roostctl.clients.operator import connect_admin
 from roostctl.documents.timers import ChangedTimerDocument, TimersDocument, timer_document
 from roostctl.options.admin import admin_address, admin_option, caller_name
-from roostctl.options.common import Options, json_option, pass_options
+from roostctl.options.common import Options, Seconds, json_option, pass_options
 from roostctl.output.console import Cell, listing, new_console, print_document, prose, show
 from roostctl.output.quantities import ABSENT, duration, or_absent, percent, safe_text
 
@@ -48,7 +48,7 @@ def timers(options: Options, ctx: click.Context, as_json: bool) -> None:
 
 @timers.command(epilog="Example: roostctl timers pin 8/high 300")
 @click.argument("name", metavar="CLASS")
-@click.argument("seconds", type=click.FloatRange(min=0, max=30 * 86400))
+@click.argument("seconds", type=Seconds(30 * 86400, from_zero=True))
 @admin_option
 @json_option
 @pass_options

@@ -29,21 +29,24 @@ pass_options = click.make_pass_decorator(Options)
 
 
 class Seconds(click.FloatRange):
-    """A finite time above zero; `nan` would pass any range check."""
+    """A finite time, above zero or from zero on; `nan` would pass any range check."""
 
     name = "seconds"
 
-    def __init__(self) -> None:
-        super().__init__(min=0, min_open=True, max=86400)
+    def __init__(self, most_s: int = 86400, *, from_zero: bool = False) -> None:
+        super().__init__(min=0, min_open=not from_zero, max=most_s)
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
         """Read the number; see click.ParamType.convert."""
-        seconds = float(super().convert(value, param, ctx))
-        if not math.isfinite(seconds):
-            self.fail(f"{value} is not a time", param, ctx)
-        return seconds
+        try:
+            is_number = math.isfinite(float(value))
+        except ValueError:
+            is_number = False
+        if not is_number:
+            self.fail(f"{value!r} is not a number of seconds", param, ctx)
+        return float(super().convert(value, param, ctx))
 
 
 def check_address(ctx: click.Context, param: click.Parameter, address: str) -> str:

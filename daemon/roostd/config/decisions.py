@@ -207,7 +207,8 @@ class GateSection(Section):
 
     kind: Annotated[GateKind, Field(strict=False)] | None = Field(
         default=None,
-        description="which gate; docs/delay.md lists the kinds; null: the stack's",
+        description="which gate; open: no job waits; docs/delay.md lists the kinds; null: the"
+        " stack's, and jobs wait in the default one",
     )
     delay_weight: Annotated[float, Field(ge=0, le=100)] = Field(
         default=1.0, description="weight of a second of waiting against a second of run time saved"
@@ -274,7 +275,8 @@ class PreemptionSection(Section):
 
     kind: Annotated[PreemptionKind, Field(strict=False)] | None = Field(
         default=None,
-        description="which rule; docs/preemption.md lists the kinds; null: the stack's",
+        description="which rule, such as network; docs/preemption.md lists the kinds; null: the"
+        " stack's, none in the default one",
     )
     lease_s: Seconds | None = Field(
         default=None,

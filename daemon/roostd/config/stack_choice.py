@@ -156,7 +156,8 @@ class StackChoice:
             for name in self.partitions:
                 yield (
                     ("partitions", name, "preemption"),
-                    f"stack {self.named.name} stops no job; remove this, or set preemption.kind",
+                    f"stack {self.named.name} stops no job; remove this, or set preemption.kind:"
+                    " network, or a stack that stops jobs, such as roost",
                 )
         if kind in _FREQUENT:
             for name in _NETWORK_ONLY:
@@ -191,14 +192,14 @@ class StackChoice:
         if "gate_longest_s" in self.engine.model_fields_set:
             yield (
                 ("engine", "gate_longest_s"),
-                f"{most_s:.0f} is not more than gate.longest_s, {longest_s:.0f}: raise it, or lower"
-                " gate.longest_s",
+                f"{most_s:.0f} is not more than gate.longest_s, {longest_s:.0f}: raise it, lower"
+                " gate.longest_s, or set gate.kind: open",
             )
         else:
             yield (
                 ("gate", "longest_s"),
                 f"{longest_s:.0f} is not less than engine.gate_longest_s, {most_s:.0f}: lower it,"
-                " or raise engine.gate_longest_s",
+                " raise engine.gate_longest_s, or set gate.kind: open",
             )
 
     def notes(self) -> Iterator[str]:

@@ -82,9 +82,9 @@ class Allocations:
 
     @contextmanager
     def without_first(self, job_ids: Sequence[JobId]) -> Iterator[Callable[[int], None]]:
-        """Yield a function that sets how many of the jobs hold nothing, at first and at last none.
+        """Yield a function that sets how many of the first jobs hold nothing: 0 when it begins.
 
-        A call costs as much as the number changes.
+        A call costs as much as the number changes. All jobs hold their shares again at the end.
         """
         freed, left_out_count = self.free.freed, 0
 

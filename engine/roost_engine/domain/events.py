@@ -374,4 +374,5 @@ OtherEvent: TypeAlias = (
     | SharesSeen
     | PairsSeen
 )
+"""The events that are not among the most frequent ones, which the engine tells apart first."""
 Event: TypeAlias = JobQueued | JobStarted | JobEnded | Tick | OtherEvent

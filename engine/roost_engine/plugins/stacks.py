@@ -20,7 +20,8 @@ class OrderKind(StrEnum):
     S_RANK = "s-rank"  # least of the ideal speed achieved
     LEARNED = "learned"  # least expected GPU-seconds, by the run times of jobs like it
     LEARNED_LEFT = "learned-left"  # the same of what is left: for stacks that stop jobs
-    KNOWN_LEFT = "known-left"  # las to 8 GPU-hours, then the same if jobs of its kind have ended
+    KNOWN_LEFT = "known-left"  # as LAS until a job has had 8 GPU-hours; then as LEARNED_LEFT where
+    #                            a job of its user and size has ended
 
     @property
     def reads_predictors(self) -> bool:
@@ -97,12 +98,12 @@ DEFAULT = Stack(
 )
 """What roostd runs without a `stack` line: Slurm's order, better places, and no job is stopped.
 
-It is to be behind plain Slurm nowhere; which parts that takes: docs/design/0013-stacks.md.
+Its parts were chosen so that it is nowhere behind plain Slurm: docs/design/0013-stacks.md.
 """
 
 _ALL = (
     DEFAULT,
-    replace(DEFAULT, name="default-no-preemption"),  # for files that name it; the same today
+    replace(DEFAULT, name="default-no-preemption"),  # the same; files may name it
     # The best of those simulated that know nothing about run times: docs/results/README.md.
     Stack(
         name="roost",

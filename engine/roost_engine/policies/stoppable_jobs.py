@@ -18,7 +18,8 @@ class Beyond(NamedTuple):
 
     Attributes:
         first_gpu_s: a job with fewer attained GPU-seconds has these as its value.
-        values: of the other jobs, at least `first_gpu_s`; none may change at one engine time.
+        values: returns those of the other jobs, each at least `first_gpu_s`, and the same ones as
+            long as the engine time is the same.
     """
 
     first_gpu_s: float
@@ -75,8 +76,12 @@ class StoppableJobs(Sequence[JobRecord]):
     def by_attained_service(self, at_s: float, beyond: Beyond | None = None) -> Ranking:
         """Return the jobs with most attained GPU-seconds first, of equal ones the latest submitted.
 
-        The values are those of JobRecord.attained_gpu_s, to the last digit; or those of `beyond`
-        for jobs with so much service, the only ones that are looked at one by one.
+        The values are those of JobRecord.attained_gpu_s, to the last digit; for jobs with at least
+        `beyond.first_gpu_s` of service those of `beyond`, which alone are asked job by job.
+
+        Args:
+            at_s: engine time.
+            beyond: the same at each call; None: attained service is the value of every job.
         """
         if self._ranking is None or self._ranked_s != at_s:
             run_s = self._earlier_s + (at_s - self._started_s)

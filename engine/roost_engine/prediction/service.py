@@ -72,7 +72,7 @@ class ServiceLeft:
     _kept: dict[JobId, tuple[float, bool, float | None]] = field(default_factory=dict)
 
     def value(self, job: JobRecord, at_s: float) -> tuple[float]:
-        """Return a value for queue.orders.OrderByValue and preemption.rules.DisplaceBy."""
+        """Return a value, in GPU-seconds, for orders.OrderByValue and rules.DisplaceBy."""
         attained_gpu_s = job.attained_gpu_s(at_s)
         if attained_gpu_s < self.first_gpu_s:
             return (attained_gpu_s,)
@@ -88,13 +88,13 @@ class ServiceLeft:
     def values_of_running(self, jobs: Sequence[JobRecord], at_s: float) -> list[float | None]:
         """Return the values of running jobs that have received at least `first_gpu_s`.
 
-        Hundreds of jobs are ranked at thousands of events. None: its attained service.
+        They are those of value(), without a call for each: hundreds of jobs are ranked at thousands
+        of events. None: its attained service.
         """
-        kept, asked_s = self._kept, at_s - self.fresh_s
-        values = list[float | None]()
+        kept, fresh_s, values = self._kept, self.fresh_s, list[float | None]()
         for job in jobs:
             known = kept.get(job.spec.job_id)
-            if known is not None and known[1] and known[0] > asked_s:
+            if known is not None and known[1] and at_s < known[0] + fresh_s:
                 values.append(known[2])
             else:
                 values.append(self._ask(job, at_s))

@@ -188,10 +188,11 @@ class Preemption:
         """Return a plan on GPUs without foreign memory, no farther apart and with as few stops."""
         job = record.spec
         found = self._search.run_avoiding_foreign(job, ids, is_deferred, at_s)
-        if found is None or found.candidates.tier > plan.placement.tier:
+        if found is None:
             return None
         other = self._plan(job, found.candidates, ids[: found.victim_count], at_s)
-        if not 0 < len(other.leaving) <= len(plan.leaving):
+        is_as_close = other.placement.tier <= plan.placement.tier
+        if not is_as_close or not 0 < len(other.leaving) <= len(plan.leaving):
             return None
         return other if self._is_approved(record, other.leaving, at_s) else None
 

@@ -179,7 +179,8 @@ class DisplaceBy:
         ranks_by_runs: see policies.RankingPreemption.
         peek: the value for readers outside the engine; None: `value` notes nothing.
         grows: see policies.Displacement.
-        beyond: where `value` is attained service but for these jobs.
+        beyond: the jobs whose `value` is not their attained service, so that all others are ranked
+            by one numpy call; None: the value of any job may be another one.
     """
 
     value: Value

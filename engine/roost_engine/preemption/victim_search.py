@@ -86,7 +86,7 @@ class VictimSearch:
         if self._shaped is None and not self._could_suffice(job, ids):
             return Search.done(job, ids, None)
         asked = narrowed(cluster, job) if is_deferred else job
-        propose, in_a_rack = self._proposing(job, is_deferred, at_s)
+        propose, in_a_rack = self._proposing(job, asked, is_deferred, at_s)
         if self._shaped is None:
             return Search.done(job, ids, find_capacity(cluster, ids, propose))
         if self._searches_change_count != cluster.change_count:
@@ -114,13 +114,22 @@ class VictimSearch:
         self, job: JobSpec, ids: Sequence[JobId], is_deferred: bool, at_s: float
     ) -> FoundCapacity | None:
         """Return what run() finds, on GPUs without foreign memory. Asked seldom, so not stored."""
-        propose, _ = self._proposing(job, is_deferred, at_s)
+        asked = narrowed(self._cluster, job) if is_deferred else job
+        propose, _ = self._proposing(job, asked, is_deferred, at_s)
         return find_capacity(self._cluster, ids, self._cluster.foreign.avoiding(propose))
 
-    def _proposing(self, job: JobSpec, is_deferred: bool, at_s: float) -> tuple[Propose, bool]:
-        """Return the proposal of a search, and whether all nodes have to be in one rack."""
+    def _proposing(
+        self, job: JobSpec, asked: JobSpec, is_deferred: bool, at_s: float
+    ) -> tuple[Propose, bool]:
+        """Return what proposes to a search, and whether all nodes have to be in one rack.
+
+        Args:
+            job: the waiting job.
+            asked: the job in the shapes that it may have; of a deferred job in the tightest one.
+            is_deferred: whether it only wants the closest tier.
+            at_s: engine time.
+        """
         cluster = self._cluster
-        asked = narrowed(cluster, job) if is_deferred else job
         propose: Propose = partial(self._candidates.propose, cluster, asked, NO_NODES, at_s)
         if not is_deferred:
             return propose, False

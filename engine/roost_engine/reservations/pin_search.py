@@ -54,16 +54,17 @@ class PinSearch:
         other_start_s = max(end_s for end_s, _ in ends[:count])
         if other_start_s > start_s:
             return pin
-        return self.choose(record.spec, candidates, ids[:count], other_start_s, at_s)
+        chosen = self.choose(record.spec, candidates, ids[:count], other_start_s, at_s)
+        return chosen if chosen.placement.tier <= pin.placement.tier else pin
 
     def without_foreign_memory(
         self, record: JobRecord, pin: StandingPin, ids: Sequence[JobId], at_s: float
     ) -> FoundCapacity | None:
-        """Return where a job has GPUs without foreign memory, no farther apart than by a pin.
+        """Return where a job has GPUs without foreign memory, once the fewest jobs have ended.
 
         Returns:
-            What is found, once the fewest of these jobs have ended; None: nothing, or the GPUs of
-            the pin have no such memory.
+            What is found; None: nothing that is as close together as a pin, or the GPUs of the pin
+            have no such memory. The score may prefer a candidate that is farther apart.
         """
         if not self.has_foreign_memory(pin):
             return None
@@ -120,7 +121,11 @@ class PinSearch:
     ) -> FoundCapacity | None:
         """Return where a job fits once the fewest of these jobs, one or more, have ended.
 
-        With `avoids_foreign` on GPUs without foreign memory.
+        Args:
+            record: the job.
+            ids: running jobs, in the order in which they are to end.
+            at_s: engine time.
+            avoids_foreign: whether GPUs with foreign memory are left out.
         """
         cluster = self._table.cluster
         propose: Propose = partial(self._candidates.propose, cluster, record.spec, NO_NODES, at_s)
@@ -153,9 +158,10 @@ class PinSearch:
             placement, decision = self._scorer.choose(candidates, at_s, job)
         shares = shares_of(placement)
         awaited = holders(cluster, leaving, shares)
+        why = "needed as few stops" if give_up_s < inf else "is free as soon"
         return StandingPin(
             placement=placement,
-            decision=cluster.foreign.named_in(decision, shares, "no other place is free as soon"),
+            decision=cluster.foreign.named_in(decision, shares, f"no other place {why}"),
             start_s=start_s if awaited else at_s,
             freed_count=cluster.freed_count,
             awaited=awaited,

@@ -8,7 +8,7 @@ preempts are pinned beside it, each to GPUs whose holders Slurm may stop.
 Page: docs/design/0012-standing-pins.md.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import inf
 
 from roost_engine.cluster.node_sets import NO_NODES, NodeSet
@@ -17,6 +17,7 @@ from roost_engine.domain.model import JobId, NodeName
 from roost_engine.job_record import JobRecord, JobState, StandingPin, shares_of
 from roost_engine.placement.reservation import Reservation
 from roost_engine.policies.protocols import CandidatePolicy
+from roost_engine.preemption.displacement import FoundCapacity
 from roost_engine.preemption.preemption import AskGate
 from roost_engine.preemption.slurm_victims import slurm_victims
 from roost_engine.reservations.pin_search import PinSearch
@@ -287,22 +288,43 @@ class StandingPins:
             self._table.release_to_slurm(job_id, record, why, at_s, actions)
             self._note_released(job_id, at_s)
             return
-        candidates, count, _ = found
         give_up_s = at_s + self._table.config.stop_timeout_s
-        pin = self._search.choose(record.spec, candidates, ids[:count], at_s, at_s, give_up_s)
-        other = self._search.without_foreign_memory(record, pin, ids, at_s)
-        if other is not None:
-            candidates, count, _ = other
-            chosen = self._search.choose(
-                record.spec, candidates, ids[:count], at_s, at_s, give_up_s
-            )
-            if len(chosen.awaited) <= len(pin.awaited):  # no job is stopped for such memory
-                pin = chosen
+        pin = self._preempting_pin(record, found, ids, at_s, give_up_s)
         self._announce(record, pin, actions)
         if self._head == job_id:
             self._head = None  # it keeps its pin, whichever job is the first by then
         self._table.alarm(give_up_s, job_id)
         self.preemptors[job_id] = None
+
+    def _preempting_pin(
+        self,
+        record: JobRecord,
+        found: FoundCapacity,
+        ids: Sequence[JobId],
+        at_s: float,
+        give_up_s: float,
+    ) -> StandingPin:
+        """Return the pin of a job for which Slurm preempts.
+
+        Args:
+            record: the job.
+            found: where it fits with the fewest stops.
+            ids: the jobs that Slurm may stop, the first victim first.
+            at_s: engine time.
+            give_up_s: see StandingPin.
+        """
+
+        def chosen(capacity: FoundCapacity) -> StandingPin:
+            candidates, count, _ = capacity
+            return self._search.choose(record.spec, candidates, ids[:count], at_s, at_s, give_up_s)
+
+        pin = chosen(found)
+        other = self._search.without_foreign_memory(record, pin, ids, at_s)
+        if other is None:
+            return pin
+        better = chosen(other)
+        is_as_close = better.placement.tier <= pin.placement.tier
+        return better if is_as_close and len(better.awaited) <= len(pin.awaited) else pin
 
     def _unpin_head(self, actions: list[Action]) -> None:
         if self.is_final:
@@ -311,11 +333,9 @@ class StandingPins:
         record = None if job_id is None else self._table.jobs.get(job_id)
         if record is None or record.standing is None or record.state not in _PINNED:
             return
-        plan, reason = record.placement, record.reason
-        record.replace_pins()
-        record.reason = ""
-        if record.state is JobState.CLEARING:  # others are being stopped for its placement
-            record.placement, record.reason = plan, reason
+        record.drop_standing()
+        if record.state is JobState.WAITING:  # while clearing, it waits for its victims as before
+            record.reason = ""
         actions.append(Unpin(job_id=record.job_id))
 
     def _awaits_victims(self, job_id: JobId) -> bool:

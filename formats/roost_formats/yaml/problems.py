@@ -11,11 +11,11 @@ _WANTED = {
     "bool_type": "true or false",
     "dict_type": "keys with values",
     "finite_number": "a finite number",
-    "float_type": "float",
-    "int_type": "int",
+    "float_type": "a number",
+    "int_type": "a whole number",
     "model_type": "keys with values",
     "path_type": "a path",
-    "string_type": "str",
+    "string_type": "text",
     "tuple_type": "a list",
 }
 _COMPARISONS = {
@@ -26,7 +26,8 @@ _COMPARISONS = {
 }
 _CLOSE = 0.7  # moode and mode .89, interval and poll_interval_s .70, delay and eta .50
 _MOST_PLACES = 3
-_TYPE_NAMES = {"NoneType": "nothing", "dict": "keys with values", "list": "a list"}
+_LARGEST_SHOWN = 10**15  # Python prints no number of 4,300 digits
+_MOST_SHOWN = 60  # characters of a wrong value
 
 
 def describe(
@@ -73,7 +74,8 @@ def _problem(detail: ErrorDetails, path: tuple[str, ...], root: type[BaseModel])
     if kind == "missing":
         return "missing"
     if kind in _WANTED:
-        return f"want {_WANTED[kind]}, got {_got(detail['input'])}"
+        some = _some_key(path, root) if kind == "model_type" else ""
+        return f"want {_WANTED[kind]}{some}, got {_got(detail['input'])}"
     if kind in _COMPARISONS:
         sign, key = _COMPARISONS[kind]
         return f"want {sign} {context[key]:g}, got {detail['input']}"
@@ -86,18 +88,53 @@ def _problem(detail: ErrorDetails, path: tuple[str, ...], root: type[BaseModel])
 
 
 def _got(value: object) -> str:
-    name = type(value).__name__
-    return _TYPE_NAMES.get(name, name)
+    """Return a value as an operator wrote it; a text in quotes, since "5" is no number."""
+    match value:
+        case None:
+            return "nothing"
+        case bool():
+            return str(value).lower()
+        case str() if len(value) > _MOST_SHOWN:
+            return f"the text {value[:_MOST_SHOWN]!r}..."
+        case str():
+            return f"the text {value!r}"
+        case int() if abs(value) > _LARGEST_SHOWN:
+            return "a huge number"
+        case int() | float():
+            return str(value)
+        case Mapping():
+            return "keys with values"
+        case list():
+            return "a list"
+        case _:
+            return type(value).__name__
+
+
+def _some_key(path: tuple[str, ...], root: type[BaseModel]) -> str:
+    """Return the first key of a section, as an example."""
+    key = next(_keys_at(path, root), None)
+    return f" such as {key}" if key else ""
 
 
 def _unknown_key(path: tuple[str, ...], root: type[BaseModel]) -> str:
     *above, key = path
     known = list(_keys_at(path[:-1], root))
+    if (nested := _nested(path, root)) is not None:
+        return f"unknown key; write {nested}"
     near = difflib.get_close_matches(key, known, n=1, cutoff=_CLOSE)
     found = [".".join((*above, name)) for name in near] + sorted(_places_of(key, root))
     if 0 < len(found) <= _MOST_PLACES:
         return f"unknown key, did you mean {' or '.join(found)}?"
     return f"unknown key, known are {', '.join(sorted(known))}"
+
+
+def _nested(path: tuple[str, ...], root: type[BaseModel]) -> str | None:
+    """Return how a key with dots is written in YAML, "gate: {kind: ...}"; None: it is unknown."""
+    *above, key = path
+    *sections, name = key.split(".")
+    if not sections or name not in _keys_at((*above, *sections), root):
+        return None
+    return f"{': {'.join((*sections, name))}: ...{'}' * len(sections)}"
 
 
 def _places_of(key: str, model: type[BaseModel]) -> Iterator[str]:
@@ -111,14 +148,18 @@ def _places_of(key: str, model: type[BaseModel]) -> Iterator[str]:
 
 
 def _keys_at(path: tuple[str, ...], root: type[BaseModel]) -> Iterator[str]:
-    model = root
+    """Yield the keys of a section; none: there is no such section."""
+    model: type[BaseModel] | None = root
     steps = iter(path)
     for step in steps:
+        if model is None or step not in model.model_fields:
+            return
         annotation = model.model_fields[step].annotation
         if get_origin(annotation) is dict:
             next(steps, None)  # the name of an entry
-        model = next(_models_in(annotation))
-    yield from model.model_fields
+        model = next(_models_in(annotation), None)
+    if model is not None:
+        yield from model.model_fields
 
 
 def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:

@@ -200,7 +200,7 @@ ORDERS: Mapping[str, OrderPart] = {
     "known-left": replace(
         _of_roostd(
             OrderKind.KNOWN_LEFT,
-            "as las to 8 GPU-hours, then as learned-left where a job of user and size has ended",
+            "as las to 8 GPU-hours; then as learned-left where one of its user and size has ended",
         ),
         regime=Regime.PREDICTED,
     ),

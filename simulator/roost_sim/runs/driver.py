@@ -328,7 +328,7 @@ class Driver:
         placed: list[SimulatedJob] = []
         stopped: list[JobId] = []
         for action in actions:
-            # The frequent actions come first, and not as cases: a case that matches makes a list.
+            # The frequent actions, not as cases: CPython makes a list for each case that matches.
             if isinstance(action, Place):
                 job = self._active[action.job_id]
                 job.note_placement(action, self.engine.cluster)

@@ -45,6 +45,7 @@ class Columns:
     """The position of each quantity in a row; None: the file does not have it.
 
     Attributes:
+        width: how many columns there are.
         submit: seconds from any origin.
         submit_time: a date and time, or seconds.
         duration: where it is unknown, `start` and `end` are known.
@@ -53,7 +54,7 @@ class Columns:
         gpus: GPUs of one instance; where it is unknown, `gpu_percent` is known.
         gpu_percent: hundredths of a GPU of one instance.
         gpu_milli: thousandths of each of its GPUs that an instance has.
-        instances: how many of them a job is.
+        instances: how many of them a job has.
         labels: the columns of each label of a trace, the preferred one first: a virtual cluster
             (`vc`) stands for the account where there is none.
         time_limit: in seconds.

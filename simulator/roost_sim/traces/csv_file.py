@@ -148,23 +148,27 @@ def moment_s(text: str) -> float:
 
 
 def _epoch_of_zero_s(row: Sequence[str], columns: Columns) -> float | None:
-    clock = columns.start if columns.submit_time is None else columns.submit_time
+    """Return the wall clock at a submission of 0, by the first row of a chunk; None: unknown."""
+    clock = columns.submit_time
+    if clock is None and columns.submit is None:
+        clock = columns.start  # which then stands for the submission
     if clock is None:
         return None
     try:
         at_s = moment_s(row[clock])
-        if at_s < FIRST_WALL_CLOCK_S and _is_number(row[clock]):
-            return None
-        return at_s - float(row[columns.submit]) if columns.submit is not None else 0.0
+        zero_s = 0.0 if columns.submit is None else at_s - float(row[columns.submit])
     except (Unusable, ValueError, IndexError):
         return None
+    is_wall_clock = at_s >= FIRST_WALL_CLOCK_S or not _is_number(row[clock])
+    return zero_s if is_wall_clock and math.isfinite(at_s + zero_s) else None
 
 
 def _is_number(text: str) -> bool:
     try:
-        return math.isfinite(float(text))
+        float(text)
     except ValueError:
         return False
+    return True
 
 
 def _add_clean(rows: list[list[str]], columns: Columns, collector: TraceCollector) -> bool:
@@ -328,13 +332,14 @@ def _row(line: int, cells: list[str], columns: Columns, collector: TraceCollecto
 def _gpus(cell: Callable[[int | None], str], columns: Columns) -> float:
     """Return how many GPUs all instances of a job have together; parts of GPUs are summed."""
     if columns.gpus is None:
-        gpus = _number(cell(columns.gpu_percent) or "0", "GPU count") / 100
+        gpus, parts = _number(cell(columns.gpu_percent) or "0", "GPU count"), 100
     else:
-        gpus = _number(cell(columns.gpus), "GPU count")
+        gpus, parts = _number(cell(columns.gpus), "GPU count"), 1
     if columns.gpu_milli is not None:
-        gpus *= _number(cell(columns.gpu_milli), "a share of a GPU") / 1_000
+        gpus, parts = gpus * _number(cell(columns.gpu_milli), "a share of a GPU"), parts * 1_000
     if columns.instances is not None:
         gpus *= _number(cell(columns.instances), "instances")
+    gpus /= parts  # last: 7 / 100 * 100 is 7.000000000000001, which would become 8 GPUs
     if not 0 <= gpus <= MAX_GPU_COUNT:  # nor is "not a number" in between
         raise Unusable(f"GPUs are not 0 to {MAX_GPU_COUNT}", f"{gpus:g}")
     return gpus

@@ -71,10 +71,16 @@ def test_an_admin_address_that_is_given_is_used(admin: FakeAdmin, socket_path: P
     assert admin.pinned[0].pinned_s == 0.0
 
 
-@pytest.mark.parametrize("seconds", ["-1", "2592001", "soon"])
+@pytest.mark.parametrize("seconds", ["-1", "2592001", "nan"])
 def test_pin_refuses_a_time_outside_thirty_days(seconds: str, admin: FakeAdmin, run: Run) -> None:
     assert run("timers", "pin", "--", "8/high", seconds).exit_code == 2
     assert admin.pinned == []
+
+
+def test_pin_takes_seconds_without_a_unit(admin: FakeAdmin, run: Run) -> None:
+    refused = run("timers", "pin", "8/high", "5m")
+    assert refused.exit_code == 2
+    assert "'5m' is not a number of seconds" in refused.stderr
 
 
 def test_a_pinned_class_shows_no_tuning(cluster: FakeOperator, run: Run) -> None:

@@ -8,7 +8,7 @@ import pytest
 from tests.daemon.running import Running, config, running
 
 from roost_engine.domain.model import JobId
-from roost_engine.plugins.plugins import Plugins
+from roost_engine.plugins.plugins import Plugins, Policies
 from roost_engine.policies.protocols import Allow, Defer, GateVerdict, Offer, WaitEnded
 from roost_engine.testing import builders
 from roost_proto.v1 import operator_pb2 as pb
@@ -182,3 +182,18 @@ async def test_nonsense_in_a_comment_is_explained_and_refuses_no_job(
         "'modle': unknown key, did you mean model?",
         "checkpoint: want seconds above 0, such as 600, got 'soon'",
     ]
+
+
+async def test_a_reload_with_an_open_gate_places_the_jobs_that_wait_for_closer_gpus(
+    slurm: SlurmStandIn, gate: PatientGate, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def with_gate(plugins: Plugins, policies: Policies) -> Policies:
+        return policies if plugins.gate is None else replace(policies, gate=gate)
+
+    monkeypatch.setattr(Plugins, "_with_gate", with_gate)
+    opened = config(tmp_path, gate={"kind": "open"})
+    async with running(slurm, config(tmp_path), lambda: opened) as daemon:
+        (job_id,) = slurm.submit(gpus_per_node=4)
+        await until_deferred(daemon, job_id)
+        daemon.daemon.reload()
+        await daemon.until_running(job_id)

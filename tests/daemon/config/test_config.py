@@ -134,7 +134,7 @@ def test_a_wrong_number_of_a_decision_is_one_problem_with_line_and_cure(
         ("gate: {lease_s: 0}\n", "roostd.yaml:1: gate.lease_s: want > 0, got 0"),
         ("gate: {leases_s: 60}\n", "did you mean gate.lease_s?"),
         ("gate: {limit_frac: 1.5}\n", "roostd.yaml:1: gate.limit_frac: want <= 1, got 1.5"),
-        ("preemption: {patience_s: soon}\n", "roostd.yaml:1: preemption.patience_s: want float"),
+        ("preemption: {patience_s: soon}\n", "roostd.yaml:1: preemption.patience_s: want a number"),
         ("engine: {passing: all}\n", "roostd.yaml:1: engine.passing: want easy or nobody, got all"),
     ],
 )

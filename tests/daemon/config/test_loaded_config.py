@@ -22,7 +22,7 @@ def test_every_problem_is_in_one_message_in_the_order_of_the_file(tmp_path: Path
 
     assert found == [
         "roostd.yaml:2: slurm.leases_s: unknown key, did you mean slurm.lease_s?",
-        "roostd.yaml:3: slurm.lease_s: want float, got str",
+        "roostd.yaml:3: slurm.lease_s: want a number, got the text '5'",
         "roostd.yaml:4: slurm.poll_interval_s: want >= 0.1, got -1",
         "roostd.yaml:5: mode: want off, shadow, advise or enforce, got sideways",
     ]
@@ -35,7 +35,8 @@ def test_the_message_joins_the_problems(tmp_path: Path) -> None:
         load_config(file, {})
 
     assert str(caught.value) == (
-        f"{file}:1: cluster: want str, got int; {file}:2: paths: want keys with values, got int"
+        f"{file}:1: cluster: want text, got 1; "
+        f"{file}:2: paths: want keys with values such as runtime_dir, got 2"
     )
 
 
@@ -50,7 +51,7 @@ def test_the_message_joins_the_problems(tmp_path: Path) -> None:
         ("mode: !wild 1\n", "roostd.yaml:1: mode: tag !wild is unknown"),
         ("mode: \x00\n", "roostd.yaml:1: not YAML"),
         ("nonsense: 1\n", "roostd.yaml:1: nonsense: unknown key, known are accounts, cluster"),
-        ("listen: {probes: 7471}\n", "roostd.yaml:1: listen.probes: want str, got int"),
+        ("listen: {probes: 7471}\n", "roostd.yaml:1: listen.probes: want text, got 7471"),
         ("listen: {probes: here}\n", "roostd.yaml:1: listen.probes: want HOST:PORT, got here"),
         ("listen: {probes: 'h:70000'}\n", "roostd.yaml:1: listen.probes: want HOST:PORT"),
         (
@@ -62,11 +63,16 @@ def test_the_message_joins_the_problems(tmp_path: Path) -> None:
             "roostd.yaml:2: listen.probes_tls.client_ca: missing",
         ),
         ("paths: {state_dir: state}\n", "roostd.yaml:1: paths.state_dir: want an absolute path"),
-        ("engine: {patience_s: .inf}\n", "roostd.yaml:1: engine.patience_s: want float, got str"),
+        ("engine: {patience_s: .inf}\n", "roostd.yaml:1: engine.patience_s: want a number, got"),
         ("partitions: {a: {moode: off}}\n", "did you mean partitions.a.mode?"),
-        ("partitions: {a: enforce}\n", "partitions.a: want keys with values, got str"),
+        (
+            "partitions: {a: enforce}\n",
+            "partitions.a: want keys with values such as mode, got the text 'enforce'",
+        ),
+        ("gate: open\n", "gate: want keys with values such as kind, got the text 'open'"),
+        ("gate.kind: open\n", "roostd.yaml:1: gate.kind: unknown key; write gate: {kind: ...}"),
         ("slurm: {lease_s: 1}\n", "roostd.yaml:1: slurm.lease_s: want >= 10, got 1"),
-        ("slurm: {lease_s: true}\n", "roostd.yaml:1: slurm.lease_s: want float, got bool"),
+        ("slurm: {lease_s: true}\n", "roostd.yaml:1: slurm.lease_s: want a number, got true"),
         ("slurm: {poll_interval_s: 1e-9}\n", "slurm.poll_interval_s: want >= 0.1, got 1e-09"),
         ("slurm: {hand_over_s: 1e300}\n", "slurm.hand_over_s: want <= 1e+09, got 1e+300"),
         ("engine: {window_count: 99999999999}\n", "engine.window_count: want <= 1e+09"),

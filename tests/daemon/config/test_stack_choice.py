@@ -113,7 +113,7 @@ def test_settings_show_the_part_of_the_stack_and_where_it_comes_from(tmp_path: P
     ("text", "problem"),
     [
         ("stack: rost\n", "roostd.yaml:1: stack: no stack rost: did you mean roost?"),
-        ("mode: off\nstack: 7\n", "roostd.yaml:2: stack: want str, got int"),
+        ("mode: off\nstack: 7\n", "roostd.yaml:2: stack: want text, got 7"),
         (
             "order: {kind: lass}\n",
             "roostd.yaml:1: order.kind: want priority, las, s-rank, learned, learned-left or "
@@ -150,12 +150,12 @@ def test_settings_show_the_part_of_the_stack_and_where_it_comes_from(tmp_path: P
         (
             "partitions: {a: {preemption: true}}\n",
             "roostd.yaml:1: partitions.a.preemption: stack default stops no job; remove this, or"
-            " set preemption.kind",
+            " set preemption.kind: network, or a stack that stops jobs, such as roost",
         ),
         (
             "stack: roost-no-preemption\npartitions:\n  a:\n    preemption: true\n",
             "roostd.yaml:4: partitions.a.preemption: stack roost-no-preemption stops no job; remove"
-            " this, or set preemption.kind",
+            " this, or set preemption.kind: network, or a stack that stops jobs, such as roost",
         ),
     ],
 )
@@ -203,12 +203,12 @@ def test_flags_and_environment_choose_a_stack_too() -> None:
         (
             "gate: {kind: delay}\nengine:\n  gate_longest_s: 3600\n",
             "{file}:3: engine.gate_longest_s: 3600 is not more than gate.longest_s, 86400: raise"
-            " it, or lower gate.longest_s",
+            " it, lower gate.longest_s, or set gate.kind: open",
         ),
         (
             "gate:\n  kind: uplink-delay\n  longest_s: 2592000\n",
             "{file}:3: gate.longest_s: 2592000 is not less than engine.gate_longest_s,"
-            " 2592000: lower it, or raise engine.gate_longest_s",
+            " 2592000: lower it, raise engine.gate_longest_s, or set gate.kind: open",
         ),
         ("stack: roost\nengine: {gate_longest_s: 86401}\n", ""),
         ("gate: {kind: dally, longest_s: 9e6}\n", ""),

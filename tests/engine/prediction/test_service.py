@@ -147,3 +147,14 @@ def test_the_values_of_many_are_those_of_each() -> None:
     later = left.values_of_running(jobs, 1_100.0)
     assert all(found is None or found > 1e5 for found in later)
     assert (left.value(jobs[0], 1_100.0), asked.count) == ((later[0],), 4)
+
+
+def test_the_value_of_many_is_asked_again_when_that_of_each_would_be() -> None:
+    asked = Asked()
+    left, record = ServiceLeft(asked, asked, fresh_s=1_800.0), running("1")
+    left.value(record, 0.1)
+    asked.times = ending_at(1_000_000.0)
+    at_s = 0.1 + 1_800.0
+    assert at_s - 1_800.0 < 0.1  # floats: a difference says that the value is still fresh
+    assert left.values_of_running([record], at_s) == [left.value(record, at_s)[0]]
+    assert asked.count == 2

@@ -130,6 +130,20 @@ def test_within_the_victims_gpus_those_without_foreign_memory(make: HarnessFacto
     assert harness.gpus("2") == ("a:6", "a:7")
 
 
+def test_no_job_is_placed_farther_apart_for_foreign_memory(make_harness: HarnessFactory) -> None:
+    """Without foreign memory the rack has badly linked GPUs only, which score lower."""
+    nodes = (node("a", 4, rack="r1"), node("b", 4, rack="r1"), node("c", 4, rack="r2"))
+    harness = make_harness(nodes, bridges(4), policies=Policies(preemption=FakePreemption()))
+    fill(harness, job("1", gpus=4, priority=1))
+    assert harness.placement("1").nodes == ("a",)
+    harness.start_elsewhere("x", share("b", 3))
+    harness.start_elsewhere("y", share("c", 0, 1))
+    see_foreign(harness, "a", 0)
+    assert preempted(harness.queue(job("2", gpus=2, nodes=2, priority=2))) == {"1": "2"}
+    harness.stop("1")
+    assert harness.placement("2").nodes == ("a", "b")
+
+
 def test_a_plan_that_the_policy_refuses_leaves_the_first_one(make: HarnessFactory) -> None:
     class OnlyTheLowest(FakePreemption):
         def approve(self, job: JobRecord, victims: Sequence[JobRecord], at_s: float) -> bool:

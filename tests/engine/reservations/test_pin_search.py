@@ -107,6 +107,23 @@ def test_no_job_is_pinned_farther_apart_for_foreign_memory(make_harness: Harness
     assert len(pin.placement.nodes) == 1
 
 
+@pytest.mark.parametrize("preempts", [False, True])
+def test_no_gang_is_pinned_farther_apart_for_foreign_memory(
+    make_harness: HarnessFactory, *, preempts: bool
+) -> None:
+    """Without foreign memory the rack has badly linked GPUs only, which score lower."""
+    nodes = [node("a", 4, rack="r1"), node("b", 4, rack="r1"), node("c", 4, rack="r2")]
+    harness = make_harness(nodes, bridges(4), config=ON)
+    start_low(harness, "1", "a", 0, 1, 2, 3)
+    harness.start_elsewhere("x", share("b", 3))
+    harness.start_elsewhere("y", share("c", 0, 1))
+    see_foreign(harness, "a", 0)
+    gang = job("2", gpus=2, nodes=2)
+    if preempts:
+        gang = replace(gang, preempts=preemptor("2").preempts)
+    assert pins(harness.queue(gang))["2"].placement.nodes == ("a", "b")
+
+
 @pytest.mark.parametrize("is_final", [False, True])
 def test_a_pin_leaves_gpus_on_which_foreign_memory_is_seen(
     make_harness: HarnessFactory, *, is_final: bool
@@ -141,4 +158,6 @@ def test_no_further_job_is_preempted_for_foreign_memory(make_harness: HarnessFac
     start_low(harness, "2", "a", 1)
     start_low(harness, "3", "b", 0, 1)
     see_foreign(harness, "b", 1)
-    assert gpus_of(pins(harness.queue(preemptor("4")))["4"]) == ("b:0", "b:1")
+    pin = pins(harness.queue(preemptor("4")))["4"]
+    assert gpus_of(pin) == ("b:0", "b:1")
+    assert pin.decision.get().neighbour.endswith("and no other place needed as few stops")

@@ -559,4 +559,5 @@ def test_a_pinned_job_for_which_others_stop_keeps_its_plan_when_the_next_is_pinn
     assert unpinned(actions) == ["2"]  # another is the first that waits now
     assert harness.state("2") is JobState.CLEARING
     assert harness.reason("2") == "waits until 1 has stopped"
+    assert len(harness.engine.record(JobId("2")).earlier_pins) == 1  # Slurm never had the plan
     assert placed(harness.stop("1")) == {"2": harness.placement("2")}

@@ -53,13 +53,17 @@ def problems(
 @pytest.mark.parametrize(
     ("values", "problem"),
     [
-        ({"name": 3}, "f:1: name: want str, got int"),
-        ({"name": None}, "f:1: name: want str, got nothing"),
+        ({"name": 3}, "f:1: name: want text, got 3"),
+        ({"name": None}, "f:1: name: want text, got nothing"),
         ({"is_open": [1]}, "f:1: is_open: want true or false, got a list"),
-        ({"count": "many"}, "f:1: count: want int, got str"),
+        ({"count": "many"}, "f:1: count: want a whole number, got the text 'many'"),
         ({"count": 0}, "f:1: count: want > 0, got 0"),
-        ({"pause_s": float("inf")}, "f:1: pause_s: want a finite number, got float"),
-        ({"main": 3}, "f:1: main: want keys with values, got int"),
+        ({"pause_s": float("inf")}, "f:1: pause_s: want a finite number, got inf"),
+        ({"main": 3}, "f:1: main: want keys with values such as mode, got 3"),
+        ({"count": 2.5}, "f:1: count: want a whole number, got 2.5"),
+        ({"name": True}, "f:1: name: want text, got true"),
+        ({"name": 10**5000}, "f:1: name: want text, got a huge number"),
+        ({"count": "x" * 99}, f"f:1: count: want a whole number, got the text {'x' * 60!r}..."),
         ({"even": 3}, "f:1: even: want an even number, got 3"),
         ({"main": {"share_frac": 1.5}}, "f:1: main.share_frac: want <= 1, got 1.5"),
         ({"main": {"share_frac": -0.5}}, "f:1: main.share_frac: want >= 0, got -0.5"),
@@ -99,6 +103,16 @@ def test_a_missing_key_is_named() -> None:
             {"partitions": {"gpu": {"zzz": 1}}},
             "f:1: partitions.gpu.zzz: unknown key, known are mode, share_frac",
         ),
+        ({"main.mode": "on"}, "f:1: main.mode: unknown key; write main: {mode: ...}"),
+        (
+            {"partitions.gpu.mode": "on"},
+            "f:1: partitions.gpu.mode: unknown key; write partitions: {gpu: {mode: ...}}",
+        ),
+        (
+            {"count.mode": 1},
+            "f:1: count.mode: unknown key, known are count, even, is_open, main, name, partitions,"
+            " pause_s",
+        ),
         # What only shares a few letters is not meant: `eta` is not `delay`.
         (
             {"partitions": {"gpu": {"rare": 1}}},
@@ -125,9 +139,9 @@ def test_problems_stand_in_the_order_of_lines_not_of_the_model() -> None:
     }
 
     assert problems({"name": 1, "count": "x", "is_open": 3}, sources) == [
-        "--set is_open: is_open: want true or false, got int",
-        "f:9: count: want int, got str",
-        "f:10: name: want str, got int",
+        "--set is_open: is_open: want true or false, got 3",
+        "f:9: count: want a whole number, got the text 'x'",
+        "f:10: name: want text, got 1",
     ]
 
 

@@ -33,7 +33,7 @@ def test_sample_of_the_page_loads(sample: Path) -> None:
     [
         ("rack: {gbytes", "rack: {gbyte", "mine.yaml:4: tiers.rack.gbyte"),
         ("gbytes_per_s: 300", "gbytes_per_s: -1", "mine.yaml:3: tiers.node.gbytes_per_s: want > 0"),
-        ("gbytes_per_s: 300", "gbytes_per_s: fast", "want float, got str"),
+        ("gbytes_per_s: 300", "gbytes_per_s: fast", "want a number, got the text 'fast'"),
         ("oversubscription: 2", "oversubscription: 0.5", "want >= 1, got 0.5"),
         ("links: a100x8", "links: a100x9", "mine.yaml:8: node_kinds.big: no links a100x9; there"),
         ("{links: a100x8, gpu", "{gpu", "want either links or topology_file"),

@@ -69,6 +69,28 @@ def test_instances_with_parts_of_gpus_are_summed(tmp_path: Path) -> None:
     assert loaded.report.ignored["no submission; the start stands for it"] == 2
 
 
+def test_hundredths_that_make_whole_gpus_are_not_rounded_up(tmp_path: Path) -> None:
+    rows = "submit_s,duration_s,plan_gpu,inst_num\n0,9,7,100\n1,9,29,100\n2,9,14,50\n3,9,1,101\n"
+    loaded = load_trace(write(tmp_path, rows))
+    assert loaded.trace.gpu_count.tolist() == [7, 29, 7, 2]
+    assert loaded.report.ignored == {"a part of a GPU, which becomes a whole one": 1}
+
+
+@pytest.mark.parametrize(
+    ("rows", "epoch_s"),
+    [
+        ("submit_s,start_time,duration_s,num_gpus\n5,2020-04-01 00:10:00,9,1\n", None),
+        ("start_time,end_time,num_gpus\n2020-04-01 00:10:00,2020-04-01 00:11:00,1\n", 1585699800),
+        ("submit_time,duration_s,num_gpus\nnan,9,1\n7,9,1\n", None),
+        ("submit_time,duration_s,num_gpus\n1600000000,9,1\n", 1600000000),
+    ],
+)
+def test_only_a_submission_gives_the_wall_clock(
+    tmp_path: Path, rows: str, epoch_s: float | None
+) -> None:
+    assert load_trace(write(tmp_path, rows)).trace.epoch_of_zero_s == epoch_s
+
+
 def test_instances_of_jobs_that_were_submitted_at_a_number_of_seconds(tmp_path: Path) -> None:
     header = "job_name,organization,gpu_request,worker_num,submit_time,duration,job_type\n"
     trace = load_trace(write(tmp_path, header + "1,13,8,4,5,60,HP\n2,57,1,1,9,7,Spot\n")).trace

@@ -25,7 +25,8 @@ from roost_train.interference.pair_tables import read_pair_tables
 
 def test_the_command_writes_a_model_that_the_daemon_loads(tmp_path: Path) -> None:
     pairs = read_pairs(write_tables(tmp_path / "data"))
-    found = json.loads(run(pairs, tmp_path / "out", 0, as_json=True))
+    more = [Path("tables/a100.csv")]
+    found = json.loads(run(pairs, tmp_path / "out", 0, as_json=True, more=more))
     assert found["pairs"] == 128
     assert len(found["rows"]) == len(Split) * 7
     model = load_onnx_interference(Path(found["model"]), lambda: 0.0)
@@ -36,6 +37,8 @@ def test_the_command_writes_a_model_that_the_daemon_loads(tmp_path: Path) -> Non
     assert model.slowdowns(case_of(UNKNOWN, {})).mean[0] == pytest.approx(0, abs=1e-6)
     card = json.loads(manifest_path(Path(found["model"])).read_text())["card"]
     assert "one measurement" in card["training_data"]
+    assert card["training_data"].endswith("; a100.csv")
+    assert "--data DATA --pairs a100.csv --seed 0" in card["training_command"]
     assert card["not_met"] == found["not_met"]
 
 
@@ -63,6 +66,20 @@ def test_a_bad_table_is_one_line(capsys: pytest.CaptureFixture[str], tmp_path: P
     assert main(["interference", "--data", str(data), "--pairs", str(pairs)]) == 2
     (line,) = capsys.readouterr().err.strip().splitlines()
     assert "a100.csv:3: speed ratio 85; want the fraction of the speed alone, 0 to 1" in line
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--data", "data", "--alone", "a.csv"], "--alone says more of the jobs of --pairs"),
+        (["--journal", "j", "--pairs", "a.csv"], "--pairs and --alone add to the tables of --data"),
+    ],
+)
+def test_a_table_that_would_not_be_read_is_refused(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
+) -> None:
+    assert main(["interference", *arguments]) == 2
+    assert said in capsys.readouterr().err
 
 
 def test_a_missing_folder_is_one_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -103,10 +103,23 @@ def test_the_table_of_a_site_is_read(tmp_path: Path) -> None:
     np.testing.assert_allclose(np.exp(-pairs.slowdown), [0.97, 0.93])
 
 
+def test_what_a_sites_table_says_of_a_job_is_not_said_of_the_one_beside_it(tmp_path: Path) -> None:
+    text = "model,beside,steps_per_s,alone,sm_frac\nbert,ncf,80,100,0.9\nncf,bert,30,50,\n"
+    pairs = read_pair_tables([table(tmp_path, text)])
+    np.testing.assert_allclose(np.exp(-pairs.slowdown), [0.8, 0.6])
+    assert known(pairs.own[1]) == {"step_time": round(fraction("step_time", 0.02), 4)}
+
+
+def test_a_row_that_did_not_fit_needs_no_speed_alone(tmp_path: Path) -> None:
+    text = "model_a,model_b,speed_a,steps_per_s_a,fits\nbert,ncf,0.8,,1\ncnn,ncf,,0,0\n"
+    assert len(read_pair_tables([table(tmp_path, text)])) == 1
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
         ("model_a,model_b,speed_ratio_a\n,cnn,0.5\n", ":2: no model_a; want the names"),
+        ("model,beside,speed\nbert,,0.5\n", ":2: beside is empty; want the name of the other"),
         ("one,two,three\n1,2,3\n", ":2: no model_a; want the names of two jobs"),
         ("model_a,model_b,speed_ratio_a\na,b,0.9\na,b,85\n", ":3: speed ratio 85; want"),
         ("model_a,model_b,speed_ratio_a\na,b,0\n", ":2: speed ratio 0; want"),

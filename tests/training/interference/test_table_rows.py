@@ -85,3 +85,7 @@ def test_what_is_no_file_or_a_huge_or_broken_one_is_refused(tmp_path: Path) -> N
         list(read_rows(write(tmp_path, b"model\n", "plain.csv.gz")))
     with pytest.raises(BadTable):
         list(read_rows(write(tmp_path, gzip.compress(b"model\n" * 99)[:-9], "cut.csv.gz")))
+    damaged = bytearray(gzip.compress(bytes(range(256)) * 9))
+    damaged[10:14] = b"\xff" * 4
+    with pytest.raises(BadTable, match="while decompressing"):
+        list(read_rows(write(tmp_path, bytes(damaged), "damaged.csv.gz")))

@@ -66,6 +66,14 @@ def test_a_training_that_was_stopped_comes_out_the_same(tmp_path: Path) -> None:
     assert [one["validation"]["iteration"] for one in lines if "validation" in one] == [0, 2, 3]
 
 
+@pytest.mark.parametrize("seed", [-1, 500])
+def test_no_warm_start_learns_from_episodes_of_validation(tmp_path: Path, seed: int) -> None:
+    imitation = ImitationParameters(passes=1, seed=seed)
+    with pytest.raises(TrainError, match=rf"imitation.seed {seed}: want 0 to 499; a later one"):
+        training(tmp_path, replace(SHORT, imitation=imitation))
+    training(tmp_path, replace(SHORT, imitation=replace(imitation, seed=499)))
+
+
 def test_the_folder_has_a_model_that_loads_and_a_report(tmp_path: Path) -> None:
     told: list[str] = []
     made = SelectorTraining(trace(), (cluster(),), SHORT, tmp_path, told.append)

@@ -11,6 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from roost_formats.models.interference import load_onnx_interference
+from roost_train.errors import TrainError
 from roost_train.interference.interference_journal import read_reports
 from roost_train.interference.interference_measured import read_measured
 from roost_train.interference.interference_pairs import Pairs, join, read_pairs
@@ -35,13 +36,24 @@ def read_sources(data: Path, pairs: Sequence[Path] = (), alone: Sequence[Path] =
         alone: tables that say more of their jobs.
 
     Raises:
+        TrainError: there are tables of jobs alone, and none of pairs.
         BadTable: a table cannot be read.
     """
+    if alone and not pairs:
+        raise TrainError("--alone says more of the jobs of --pairs; give --pairs too")
     more = [read_pair_tables(pairs, alone)] if pairs else []
     return join([read_pairs(data), read_measured(), *more])
 
 
-def run(pairs: Pairs, folder: Path | None, seed: int, *, as_json: bool) -> str:
+def run(
+    pairs: Pairs,
+    folder: Path | None,
+    seed: int,
+    *,
+    as_json: bool,
+    more: Sequence[Path] = (),
+    alone: Sequence[Path] = (),
+) -> str:
     """Compare all predictors, train on all pairs, and return what is to be printed.
 
     Args:
@@ -49,6 +61,8 @@ def run(pairs: Pairs, folder: Path | None, seed: int, *, as_json: bool) -> str:
         folder: for the model; None: no model is written.
         seed: of the random split.
         as_json: whether the result is a JSON object.
+        more: the tables of pairs beside the public ones and our own, for the model's card.
+        alone: the tables that say more of their jobs, likewise.
 
     Raises:
         PolicyError: the daemon would refuse the model.
@@ -57,10 +71,14 @@ def run(pairs: Pairs, folder: Path | None, seed: int, *, as_json: bool) -> str:
     bar = ProgressBar(part_count(pairs), sys.stderr)
     rows = compare(pairs, seed, lambda done: bar(done))
     missing = not_met(rows)
-    words = ["roost-train", "interference", "--data", "DATA", "--seed", str(seed), "--out", "DIR"]
+    words = ["roost-train", "interference", "--data", "DATA"]
+    for option, tables in (("--pairs", more), ("--alone", alone)):
+        words += [word for table in tables for word in (option, table.name)]
+    words += ["--seed", str(seed), "--out", "DIR"]
     path = None
     if folder is not None:
-        path = write_interference(pairs, rows, folder, shlex.join(words), seed)
+        names = [table.name for table in more]
+        path = write_interference(pairs, rows, folder, shlex.join(words), seed, names)
     if as_json:
         body = {"version": 1, "pairs": len(pairs), "rows": [asdict(row) for row in rows]}
         return json.dumps(

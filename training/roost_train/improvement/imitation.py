@@ -28,7 +28,8 @@ class ImitationParameters:
         batch_count: decisions in a step.
         rate: learning rate of the first pass; it falls to a tenth.
         weight_decay: of every weight.
-        patience: passes end after so many without a better one, where decisions are held out.
+        patience: training ends after so many passes without a better one, where decisions are
+            held out.
     """
 
     seed: int = 0
@@ -68,8 +69,8 @@ def imitate(
         decisions: of the teacher.
         parameters: everything else.
         after_pass: called with the number of passes done and the mean loss of the last.
-        held_out: the pass counts that chooses most often as the teacher did on these, and so does
-            the state before the first one; empty: the last pass counts.
+        held_out: decisions to judge by. The state, before the first pass or after one, that most
+            often chooses on them as the teacher did is the result; empty: that of the last pass.
 
     Raises:
         TrainError: no decision had a choice.
@@ -111,7 +112,7 @@ class _Best:
         self.note(net)
 
     def note(self, net: PolicyNet) -> int:
-        """Judge the selector as it is now; return how many passes the best one is old."""
+        """Judge the selector as it is now; return how many states came since the best one."""
         net.eval()
         same_frac = judge(net, self._held_out).same_frac if self._held_out else 0.0
         if self._held_out and same_frac <= self._same_frac:

@@ -35,9 +35,10 @@ def fit_skip(net: SelectorNet, decisions: Sequence[Decision]) -> SelectorNet:
     for place, one in enumerate(taken):
         numbers[place, : len(one.jobs)] = one.jobs[:, -len(JOB_NUMBERS) :]
         masks[place, : len(one.jobs)], masks[place, -1] = one.mask[:-1], one.mask[-1]
-    none = np.array([len(one.jobs) for one in taken])
+    job_counts = np.array([len(one.jobs) for one in taken])
     actions = np.array([one.action for one in taken])
-    chosen = torch.from_numpy(np.where(actions == none, most, actions))[:, None]
+    # The action behind the last job chooses none of them, and stands last in the padded mask.
+    chosen = torch.from_numpy(np.where(actions == job_counts, most, actions))[:, None]
     jobs, mask = torch.from_numpy(numbers), torch.from_numpy(masks)
     optimiser = torch.optim.LBFGS(
         [net.skip], max_iter=_STEPS, history_size=20, line_search_fn="strong_wolfe"

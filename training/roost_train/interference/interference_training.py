@@ -2,7 +2,7 @@
 
 import hashlib
 import platform
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -237,9 +237,22 @@ def not_met(rows: list[SplitFigures]) -> list[str]:
 
 
 def write_interference(
-    pairs: Pairs, rows: list[SplitFigures], folder: Path, command: str, seed: int = 0
+    pairs: Pairs,
+    rows: list[SplitFigures],
+    folder: Path,
+    command: str,
+    seed: int = 0,
+    tables: Sequence[str] = (),
 ) -> Path:
     """Train on all pairs, write interference.onnx and its manifest, load them, return the path.
+
+    Args:
+        pairs: of all sources.
+        rows: the figures of compare().
+        folder: of the model; made if it is missing.
+        command: that repeats this, for the card.
+        seed: of the random split.
+        tables: the names of those beside the public ones and our own, for the card.
 
     Raises:
         PolicyError: the daemon would refuse the model.
@@ -258,7 +271,7 @@ def write_interference(
         size_bytes=len(content),
         canary_inputs={OWN: cases.own, BESIDE: cases.beside, TIER: cases.tier},
         canary_outputs={SLOWDOWN: answer},
-        card=_card(trained, pairs, rows, command, seed),
+        card=_card(trained, pairs, rows, command, seed, tables),
     )
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / MODEL_FILE
@@ -269,13 +282,18 @@ def write_interference(
 
 
 def _card(
-    trained: _Trained, pairs: Pairs, rows: list[SplitFigures], command: str, seed: int
+    trained: _Trained,
+    pairs: Pairs,
+    rows: list[SplitFigures],
+    command: str,
+    seed: int,
+    tables: Sequence[str],
 ) -> Mapping[str, object]:
     return {
         "name": f"interference-w{trained.model.shape.width:g}-seed{seed}",
         "training_data": "Gavel's pairs on P100 and K80 (MIT) and pairs of our own on an H200, two "
         "jobs on one GPU without MPS; for switch, socket and card one measurement of Philly's "
-        "servers; for uplinks none",
+        "servers; for uplinks none" + "".join(f"; {name}" for name in tables),
         "training_command": command,
         "pair_count": len(pairs),
         "families": sorted({family_of(job) for job in pairs.a}),

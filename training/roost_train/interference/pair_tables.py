@@ -67,10 +67,10 @@ def read_pair_tables(pairs: Sequence[Path], alone: Sequence[Path] = ()) -> Pairs
     for path, found in rows:
         before = len(a)
         for row in found:
-            for one, other in _sides(row):
+            for one, other in _sides(row) if _fits(row) else ():
                 mine, its = _job(path, row, one), _job(path, row, other)
                 ratio = _ratio(row, one, jobs.alone_per_s.get(mine))
-                if ratio is not None and _fits(row):
+                if ratio is not None:
                     a.append(mine)
                     b.append(its)
                     slowdown.append(log_slowdown(ratio))
@@ -95,10 +95,13 @@ class _Jobs:
         Args:
             job: the job.
             row: that names it.
-            which: "_a", "_b" or "", after the heads of its fields.
+            which: "_a", "_b" or "", after the heads of its fields; "beside", of a site's table: the
+                row says its name only.
             is_alone: whether the row is of this job alone, so that its speed is that alone.
         """
         known = self._means.setdefault(job, {})
+        if which == "beside":
+            return  # the other fields of the row are of the first job
         rate = _positive(row, _heads(_ALONE_PER_S, which))
         if rate is None and is_alone:
             rate = _alone_per_s(row)
@@ -131,8 +134,14 @@ class _Jobs:
 
 
 def _sides(row: Row) -> Iterator[tuple[str, str]]:
-    """Yield the ordered pairs of a row: (job, job beside it), as what stands after their heads."""
+    """Yield the ordered pairs of a row: (job, job beside it), by what stands after their heads.
+
+    Raises:
+        BadTable: the row does not name two jobs.
+    """
     if "beside" in row.fields:
+        if not row["beside"]:
+            raise row.bad("beside is empty; want the name of the other job")
         yield "", "beside"
         return
     for name in ("model_a", "model_b"):
@@ -157,7 +166,7 @@ def _ratio(row: Row, which: str, alone_per_s: float | None) -> float | None:
     """Return the speed of a job beside the other, of its speed alone; None: not measured.
 
     Raises:
-        BadTable: it is none.
+        BadTable: the ratio is no such fraction, or the speed alone is not known.
     """
     ratio = row.number_of(*_heads(_RATIO, which))
     if ratio is None:
@@ -167,8 +176,6 @@ def _ratio(row: Row, which: str, alone_per_s: float | None) -> float | None:
         if alone_per_s is None:
             raise row.bad("a speed beside another and none alone; want steps_per_s_a_isolated")
         ratio = beside_per_s / alone_per_s
-    if not _fits(row):
-        return None
     if not 0 < ratio <= MOST_RATIO:
         raise row.bad(f"speed ratio {ratio:.6g}; want the fraction of the speed alone, 0 to 1")
     return ratio

@@ -8,6 +8,7 @@ may be parted by semicolons or tabs, the file may be gzipped and may begin with 
 import csv
 import gzip
 import re
+import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from io import StringIO
@@ -119,7 +120,7 @@ def _text(path: Path) -> str:
         if len(content) > MOST_BYTES:
             raise BadTable(path, 0, f"is larger than {MOST_BYTES >> 20} MiB")
         return content.decode("utf-8-sig")
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         why = getattr(error, "strerror", None) or str(error)
         raise BadTable(path, 0, why) from error
     except UnicodeDecodeError as error:

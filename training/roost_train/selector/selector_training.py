@@ -49,9 +49,9 @@ from roost_train.selector.selector_config import SelectorConfig, WarmStart, as_d
 from roost_train.selector.selector_start import read_selector
 from roost_train.selector.training_report import write_training_report
 
-_FIRST_VALIDATION = 500_000  # seeds of episodes: imitation has 0 on, improvement a million on
+_FIRST_VALIDATION = 500_000  # seeds of episodes; imitation has lower ones, improvement a million on
 _SAVED_COUNT = 64
-_SEEDS_PER_IMITATION = 1_000
+_SEEDS_PER_IMITATION = 1_000  # of episodes, for each imitation.seed
 _HELD_OUT_FRAC = 0.125  # of the imitated episodes
 
 # (what is done, of how many)
@@ -88,7 +88,7 @@ class SelectorTraining:
         rollouts: where episodes are played; it makes no difference to what comes out.
 
     Raises:
-        TrainError: the folder holds another training.
+        TrainError: the folder holds another training, or the configuration contradicts itself.
     """
 
     def __init__(
@@ -107,6 +107,13 @@ class SelectorTraining:
             raise TrainError("--start continues a selector of the order slot only")
         if config.warm_start is WarmStart.RESIDUAL and config.episodes.slot is not Slot.ORDER:
             raise TrainError("warm_start: residual is of the order slot only")
+        first = _SEEDS_PER_IMITATION * config.imitation.seed
+        if not 0 <= first <= _FIRST_VALIDATION - config.imitated_episodes:
+            most = (_FIRST_VALIDATION - config.imitated_episodes) // _SEEDS_PER_IMITATION
+            raise TrainError(
+                f"imitation.seed {config.imitation.seed}: want 0 to {most}; a later one would"
+                " imitate the episodes of validation"
+            )
         given = None if start is None else read_selector(start)
         self._given = None if given is None else given[0]
         numbers = asdict(config.episodes)
@@ -171,8 +178,9 @@ class SelectorTraining:
     def _imitated(self, net: PolicyNet) -> PolicyNet:
         """Return a selector that has learned the teacher's choices.
 
-        The last episodes are held out. On them compete the fresh selector, of the order slot the
-        best that only weighs numbers, and what each pass makes of the better one.
+        The last episodes are held out, and the selector that does best on them is returned: the
+        fresh one, in the order slot the best that only weighs numbers, or the better of these two
+        after one of the passes.
         """
         count, passes = self.config.imitated_episodes, self.config.imitation.passes
         held_count = max(round(_HELD_OUT_FRAC * count), 1) if count > 1 else 0
