@@ -193,11 +193,17 @@ class StandingPins:
         return found
 
     def _is_better(self, one: StandingPin, other: StandingPin) -> bool:
-        """Return whether a pin starts sooner, or as soon and closer or without foreign memory."""
+        """Return whether a pin starts sooner; or as soon, and closer; and so on.
+
+        As soon and as close: whether more of its nodes are free, or it has no foreign memory.
+        """
         if one.start_s != other.start_s:
             return one.start_s < other.start_s
         if one.placement.tier != other.placement.tier:
             return one.placement.tier < other.placement.tier
+        busy_counts = self._search.busy_node_count(one), self._search.busy_node_count(other)
+        if busy_counts[0] != busy_counts[1]:
+            return busy_counts[0] < busy_counts[1]
         has_foreign = self._search.has_foreign_memory
         return has_foreign(other) and not has_foreign(one)
 
