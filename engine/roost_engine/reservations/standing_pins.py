@@ -172,7 +172,7 @@ class StandingPins:
         return Reservation(self._table.cluster.nodes_named(pin.placement.nodes), start_s, job_id)
 
     def _renewed(self, record: JobRecord, at_s: float, actions: list[Action]) -> StandingPin | None:
-        """Return the pin of a job: a new one only if that is sooner, or as soon and closer."""
+        """Return the pin of a job: a new one only if that is better."""
         pin, freed_count = record.standing, self._table.cluster.freed_count
         search = self._search
         if pin is not None and is_lost(pin.placement, self._table.cluster):
