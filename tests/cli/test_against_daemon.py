@@ -23,7 +23,6 @@ from roost_proto.v1 import telemetry_pb2
 from roostctl.main import cli
 from roostctl.testing import build_topology
 from roostd.config.config import Config
-from roostd.config.listen import Listen
 from roostd.ops.clock import MonotonicClock
 from roostd.ops.metrics import Metrics
 from roostd.rpc.server import Servers
@@ -52,7 +51,8 @@ def state() -> DaemonState:
         nics=topology.nics,
     )
     board.apply_hello(read_hello(hello), object())
-    config = Config(listen=Listen(probes="127.0.0.1:0"))
+    # The harness's engine has an open gate.
+    config = Config.model_validate({"listen": {"probes": "127.0.0.1:0"}, "gate": {"kind": "open"}})
     return DaemonState(
         version="0.1.0", clock=clock, config=config, engine=harness.engine, board=board
     )

@@ -44,6 +44,8 @@ SHARE = "53%"  # has ALICE, user 5 at 0.518, and not BOB, user 9 at 0.551
 SHORT_COUNT, SHORT_S = 12, 3  # long beside a busy machine's own delays, or the orders lose alike
 COUNTED = 20  # jobs that an evaluation wants at least
 SETTINGS = {
+    "gate": {"kind": "open"},
+    "placement": {"kind": "consolidation"},  # offers two nodes where one is not free
     "slurm": {"standing_pins": False, "shadow_questions": False},
     "policies": {
         "min_job_count": COUNTED,

@@ -169,7 +169,7 @@ def test_the_queue_the_placements_modes_and_timers_are_there(visit: Visit) -> No
     assert seen["queue"] >= 3
     assert seen["placed"] == 200  # the newest
     assert seen["modes"] == "debugshadowmainenforce"
-    assert "the gate has no timers" in seen["timers"]
+    assert "No job has waited for closer GPUs yet" in seen["timers"]
     assert seen["title"] == "alpha · Roost"
     assert seen["alerts"]
 

@@ -35,6 +35,7 @@ def cluster() -> Iterator[Stack]:
     settings = {
         "slurm": {"hand_over_s": HAND_OVER_S, "poll_interval_s": POLL_S},
         "gate": {"kind": "delay", "idle_frac": 1.0, "longest_s": 120.0},
+        "placement": {"kind": "consolidation"},  # offers two nodes where one is not free
     }
     with site(settings=settings) as stack:
         pin_timers(stack)

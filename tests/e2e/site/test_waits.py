@@ -28,7 +28,8 @@ RELOAD_EVERY_S = 4.0
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Stack]:
     gate = {"kind": "delay", "idle_frac": 1.0, "longest_s": CAP_S}
-    with site(settings={"gate": gate}) as stack:
+    # The default placement would offer no second node, so that no gate would be asked.
+    with site(settings={"gate": gate, "placement": {"kind": "consolidation"}}) as stack:
         pin_timers(stack)
         yield stack
 
