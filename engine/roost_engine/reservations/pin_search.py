@@ -3,16 +3,19 @@
 It foresees ends by time limits, or by what stands in for them: see `table.job_table.JobTable.ends`.
 """
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from math import inf
+from operator import attrgetter, itemgetter
 
-from roost_engine.cluster.node_sets import NO_NODES
+from roost_engine.cluster.node_sets import EVERY_NODE, NO_NODES
 from roost_engine.domain.model import JobId, JobSpec
 from roost_engine.domain.tier import Tier
 from roost_engine.job_record import JobRecord, StandingPin, shares_of
 from roost_engine.placement.candidates import Candidates
+from roost_engine.placement.reservation import reserve
 from roost_engine.policies.protocols import CandidatePolicy, Defer
 from roost_engine.preemption.displacement import (
     FoundCapacity,
@@ -37,9 +40,13 @@ class PinSearch:
     def soonest(
         self, record: JobRecord, ends: Sequence[tuple[float, JobId]], at_s: float
     ) -> StandingPin | None:
-        """Return where a job fits once the fewest of these jobs have ended, if at all."""
+        """Return where a job fits once the fewest of these jobs have ended, if at all.
+
+        A gang gets the nodes that come free first, where it fits there: most jobs end before their
+        time limits, so the more of its nodes are free, the sooner it may start.
+        """
         ids = [job_id for _, job_id in ends]
-        found = self.find(record, ids, at_s)
+        found = self._find_on_first_nodes(record, ends, at_s) or self.find(record, ids, at_s)
         if found is None:
             return None
         candidates, count, _ = found
@@ -56,6 +63,30 @@ class PinSearch:
             return pin
         chosen = self.choose(record.spec, candidates, ids[:count], other_start_s, at_s)
         return chosen if chosen.placement.tier <= pin.placement.tier else pin
+
+    def _find_on_first_nodes(
+        self, record: JobRecord, ends: Sequence[tuple[float, JobId]], at_s: float
+    ) -> FoundCapacity | None:
+        """Return where a gang fits on the nodes that would be reserved for it under a lease.
+
+        Where other nodes are free as soon and closer together, those. None: one node will do, no
+        end is known, no end need be awaited, or the GPUs of these nodes make no gang.
+        """
+        cluster, job = self._table.cluster, record.spec
+        first = min(
+            (reserve(cluster, job, shape, ends, at_s) for shape in job.shapes),
+            key=attrgetter("start_s"),
+        )
+        if first.nodes.bit_count() < 2 or not at_s < first.start_s < inf:
+            return None
+        propose = partial(self._candidates.propose, cluster, job)
+        count = bisect_right(ends, first.start_s, key=itemgetter(0))
+        with cluster.without([job_id for _, job_id in ends[:count]]):
+            found = propose(EVERY_NODE & ~first.nodes, at_s)
+            closest = propose(NO_NODES, at_s) if found else found
+        if not found:
+            return None
+        return FoundCapacity(min(found, closest, key=attrgetter("tier")), count, count)
 
     def without_foreign_memory(
         self, record: JobRecord, pin: StandingPin, ids: Sequence[JobId], at_s: float
@@ -76,6 +107,11 @@ class PinSearch:
     def has_foreign_memory(self, pin: StandingPin) -> bool:
         """Return whether processes of no job use memory of a pin's GPUs."""
         return self._table.cluster.foreign.is_among(shares_of(pin.placement))
+
+    def busy_node_count(self, pin: StandingPin) -> int:
+        """Return on how many nodes jobs hold GPUs of a pin."""
+        cluster = self._table.cluster
+        return sum(not cluster.has_free((share,)) for share in shares_of(pin.placement))
 
     def foreseen(self, pin: StandingPin, at_s: float) -> StandingPin:
         """Return a pin with the start that the jobs which are left on its nodes allow.
@@ -180,8 +216,8 @@ class PinSearch:
     def ends_before(self, pin: StandingPin, at_s: float) -> list[tuple[float, JobId]]:
         """Return the ends, in order of time, after which a job may have a better place than a pin.
 
-        These are the earlier ones; for a place that is as soon, and closer or without foreign
-        memory, those at the same time.
+        These are the earlier ones; for a place that is as soon, and closer, of which more is free
+        or without foreign memory, those at the same time.
         """
         can_improve = pin.placement.tier is not Tier.NODE or self.has_foreign_memory(pin)
         if can_improve and pin.start_s == inf:

@@ -173,7 +173,7 @@ class StandingPins:
         return Reservation(self._table.cluster.nodes_named(pin.placement.nodes), start_s, job_id)
 
     def _renewed(self, record: JobRecord, at_s: float, actions: list[Action]) -> StandingPin | None:
-        """Return the pin of a job: a new one only if that is sooner, or as soon and closer."""
+        """Return the pin of a job: a new one only if that is better."""
         pin, freed_count = record.standing, self._table.cluster.freed_count
         search = self._search
         if pin is not None and is_lost(pin.placement, self._table.cluster):
@@ -194,11 +194,17 @@ class StandingPins:
         return found
 
     def _is_better(self, one: StandingPin, other: StandingPin) -> bool:
-        """Return whether a pin starts sooner, or as soon and closer or without foreign memory."""
+        """Return whether a pin starts sooner; or as soon, and closer; and so on.
+
+        As soon and as close: whether more of its nodes are free, or it has no foreign memory.
+        """
         if one.start_s != other.start_s:
             return one.start_s < other.start_s
         if one.placement.tier != other.placement.tier:
             return one.placement.tier < other.placement.tier
+        busy_counts = self._search.busy_node_count(one), self._search.busy_node_count(other)
+        if busy_counts[0] != busy_counts[1]:
+            return busy_counts[0] < busy_counts[1]
         has_foreign = self._search.has_foreign_memory
         return has_foreign(other) and not has_foreign(one)
 

@@ -25,6 +25,7 @@ from roost_engine.testing.builders import (
     bridges,
     job,
     node,
+    placed,
     shape,
     share,
 )
@@ -41,6 +42,55 @@ def test_a_pin_moves_only_to_a_sooner_place(make_harness: HarnessFactory) -> Non
     assert not moved  # node a is free at 80 s only
     assert pins(harness.end("2")) == {} or harness.state("5") is JobState.PLACING
     assert harness.gpus("5")[0] == "a:0"
+
+
+def test_a_gang_is_pinned_to_the_nodes_that_come_free_first(make_harness: HarnessFactory) -> None:
+    harness = make_harness([node(name) for name in "abc"], bridges(), config=ON)
+    harness.run(job("1", gpus=8, nodes=2, time_limit_s=100.0))
+    run(harness, "2", 8, 50.0)
+    pin = pins(harness.queue(job("3", gpus=8, nodes=2)))["3"]
+    assert (pin.placement.nodes, pin.start_s) == (("a", "c"), 100.0)
+
+
+def test_a_gang_is_pinned_to_later_nodes_where_the_first_have_other_gpus_free(
+    make_harness: HarnessFactory,
+) -> None:
+    harness = make_harness([node(name, 4) for name in "abc"], bridges(4), config=ON)
+    harness.start_elsewhere("8", share("a", 0, 1))
+    harness.start_elsewhere("9", share("b", 2, 3))
+    harness.run(job("1", gpus=2, required=["b"], time_limit_s=50.0))
+    harness.run(job("2", gpus=4, required=["c"], time_limit_s=100.0))
+    pin = pins(harness.queue(job("3", gpus=2, nodes=2)))["3"]
+    assert (pin.placement.nodes[-1], pin.start_s) == ("c", 100.0)
+
+
+@pytest.mark.parametrize("is_final", [False, True])
+def test_a_pin_moves_to_nodes_of_which_more_are_free(
+    make_harness: HarnessFactory, *, is_final: bool
+) -> None:
+    """Jobs end before their limits: the nodes that did come free are kept for the pinned job."""
+    config = replace(ON, standing_pins_are_final=is_final)
+    harness = make_harness([node(name) for name in "abc"], bridges(), config=config)
+    harness.run(job("1", gpus=8, nodes=2, time_limit_s=100.0))
+    run(harness, "2", 8, 200.0)
+    first = pins(harness.queue(job("3", gpus=8, nodes=2)))["3"]
+    assert (first.placement.nodes, first.start_s) == (("a", "b"), 100.0)
+    actions = (*harness.end("2"), *harness.queue(job("4", time_limit_s=150.0)))
+    moved = {one.placement.nodes: one.start_s for one in pins(actions).values()}
+    assert moved == ({} if is_final else {("a", "c"): 100.0})
+    assert ("4" in placed(actions)) == is_final
+    assert "5" in placed(harness.queue(job("5", time_limit_s=90.0)))
+
+
+def test_nodes_closer_together_go_before_those_that_come_free_first(
+    make_harness: HarnessFactory,
+) -> None:
+    nodes = [node("a", rack="r"), node("b", rack="r"), node("c", rack="s")]
+    harness = make_harness(nodes, bridges(), config=ON)
+    harness.run(job("1", gpus=8, nodes=2, time_limit_s=100.0))
+    run(harness, "2", 8, 50.0)
+    pin = pins(harness.queue(job("3", gpus=8, nodes=2)))["3"]
+    assert (pin.placement.nodes, pin.start_s) == (("a", "b"), 100.0)
 
 
 def test_a_job_without_a_known_end_is_awaited_last(make_harness: HarnessFactory) -> None:
