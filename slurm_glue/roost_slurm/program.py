@@ -1,4 +1,4 @@
-"""Starts a program whose imports take long: Ctrl-C and `| head` end it quietly at any time."""
+"""Starts a program whose imports take long: Ctrl-C and a reader that leaves end it quietly at any time."""
 
 import io
 import os
