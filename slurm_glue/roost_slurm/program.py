@@ -1,4 +1,4 @@
-"""Starts a program whose imports take long: Ctrl-C and a reader that leaves end it quietly at any time."""
+"""Starts a program with slow imports: Ctrl-C, or a reader that leaves, ends it quietly."""
 
 import io
 import os
