@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import grpc
 from tests.conftest import missing
-from tests.e2e.ledger import clear, has_roostd, until
+from tests.e2e.ledger import clear, end_jobs, has_roostd, until
 
 from roost_demo.stack import NodeKind, Stack
 from roost_proto.v1 import operator_pb2 as pb
@@ -115,8 +115,9 @@ def cleared_afterwards(stack: Stack) -> Iterator[Stack]:
     finally:
         if had_roostd and not has_roostd(stack):
             stack.start_roostd()
-        clear(stack)
+        end_jobs(stack.slurm)
         _undo_settings(stack)
+        clear(stack)  # last: roostd counts what a reservation holds as a job
 
 
 def _undo_settings(stack: Stack) -> None:
