@@ -60,8 +60,7 @@ def warm_start(
     cluster = load_cluster(cluster_name)
     policy = _PLAIN if teacher is None else find_policy(teacher)
     parameters, taught = WarmstartParameters(seed=seed), None
-    first_s, last_s = float(trace.submit_s[0]), float(trace.submit_s[-1])
-    held_out_s = last_s - HELD_OUT_FRAC * (last_s - first_s)
+    held_out_s = _held_out_from_s(trace)
     if teacher is None:
         jobs = jobs_of(trace, cluster, policy)
         pairs = preferences(jobs, recorded_starts_s(trace), parameters.most_pairs, seed)
@@ -71,11 +70,12 @@ def warm_start(
         pairs = lesson.found[0].preferences(parameters.most_pairs)
     bar = progress(parameters.epochs)
     net, report = imitate(pairs, trace.source, parameters, bar)
-    card: dict[str, object] = {"teacher": teacher or REAL, "command": command}
+    name = teacher or REAL
+    card: dict[str, object] = {"teacher": name, "command": command}
     path = write_order(net, pairs, parameters, report, folder, card)
     found: dict[str, object] = {
         "model": str(path),
-        "teacher": teacher or REAL,
+        "teacher": name,
         "pairs": report.pair_count,
         "agreement_frac": report.agreement_frac,
     }
@@ -88,3 +88,9 @@ def warm_start(
             "ratio": replay.ratio,
         }
     return found
+
+
+def _held_out_from_s(trace: Trace) -> float:
+    """Return from which submission on jobs are held out."""
+    first_s, last_s = float(trace.submit_s[0]), float(trace.submit_s[-1])
+    return last_s - HELD_OUT_FRAC * (last_s - first_s)
