@@ -47,7 +47,7 @@ def _where(error: OSError) -> str:
 
 
 def _drop_output() -> None:
-    """Send what is left in the buffer of stdout nowhere, or Python 3.13.5 fails on it at the end."""
+    """Send what is left in the buffer nowhere, or Python since 3.13.5 fails on it at the end."""
     with contextlib.suppress(OSError, ValueError), open(os.devnull, "wb") as nowhere:
         os.dup2(nowhere.fileno(), sys.stdout.fileno())
 
