@@ -12,7 +12,7 @@ from roost_engine.domain.model import JobId
 from roost_slurm.text.commands import ENVIRONMENT, Argv
 
 IDS_PER_CALL = 400  # stays far below the kernel's limit for one argument, 128 KiB
-_PROGRAMS = ("scontrol", "squeue", "sacctmgr", "sbatch", "scancel")
+_PROGRAMS = ("scontrol", "squeue", "sinfo", "sacctmgr", "sbatch", "scancel")
 # sbatch takes --uid from root only, and asks getuid() for that. slurmctld learns the true user from
 # munged, and accepts the same from SlurmUser.
 _AS_ROOT = ("/usr/bin/unshare", "--user", "--map-root-user")
@@ -21,7 +21,7 @@ _GONE = ("Invalid job id", "Job/step already completing or completed", "already 
 
 
 class CommandRunner:
-    """Runs scontrol, squeue, sacctmgr, sbatch and scancel.
+    """Runs scontrol, squeue, sinfo, sacctmgr, sbatch and scancel.
 
     Args:
         bin_dir: folder of the commands.

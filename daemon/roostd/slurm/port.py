@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from roost_engine.domain.errors import SlurmError
-from roost_engine.domain.model import JobId, NodeSpec, Placement
+from roost_engine.domain.model import JobId, NodeName, NodeSpec, Placement
 from roost_slurm.text.commands import Argv
 from roost_slurm.text.scontrol import JobDetail, Settings
 from roost_slurm.text.shadow_question import FirstStart
@@ -118,6 +118,9 @@ class SlurmPort(Protocol):
 
     async def nodes(self) -> tuple[SlurmNode, ...]:
         """Return every node that has GPUs."""
+
+    async def node_states(self, names: Sequence[NodeName]) -> Mapping[NodeName, str]:
+        """Return the states of some nodes, as sinfo spells them: "idle", "drained*"."""
 
     def forget_limits(self) -> None:
         """Read the limits of waiting arrays again with the next queue: a user may change them."""

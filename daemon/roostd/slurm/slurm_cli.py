@@ -13,9 +13,9 @@ from functools import partial
 from pathlib import Path
 
 from roost_engine.domain.errors import SlurmRefused, SlurmTimeout
-from roost_engine.domain.model import JobId, Placement
+from roost_engine.domain.model import JobId, NodeName, Placement
 from roost_slurm.guards.seat_guards import is_guard
-from roost_slurm.text import commands
+from roost_slurm.text import commands, sinfo
 from roost_slurm.text.commands import Argv
 from roost_slurm.text.scontrol import (
     JobDetail,
@@ -162,6 +162,11 @@ class SlurmCli:
             raise SlurmRefused(argv, 0, "no node in it")
         self._hidden.note(shown)
         return nodes
+
+    async def node_states(self, names: Sequence[NodeName]) -> Mapping[NodeName, str]:
+        """See SlurmPort."""
+        states = sinfo.parse_node_states(await self._run(sinfo.node_states(names)))
+        return {NodeName(name): state for name, state in states.items()}
 
     def forget_limits(self) -> None:
         """See SlurmPort."""

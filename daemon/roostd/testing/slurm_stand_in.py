@@ -14,7 +14,7 @@ from typing import Unpack
 from roost_engine.domain.errors import SlurmRefused, SlurmTimeout
 from roost_engine.domain.model import JobId, NodeName, NodeShare, NodeSpec, Placement
 from roost_slurm.hooks.spool import Ended, SpoolEvent, Started, Submitted
-from roost_slurm.text import commands
+from roost_slurm.text import commands, sinfo
 from roost_slurm.text.commands import Argv
 from roost_slurm.text.hostlist import expand
 from roost_slurm.text.scontrol import AllocatedNode, JobDetail, Settings
@@ -201,6 +201,11 @@ class SlurmStandIn:
             )
             for name, spec in self._nodes.items()
         )
+
+    async def node_states(self, names: Sequence[NodeName]) -> Mapping[NodeName, str]:
+        """See SlurmPort."""
+        self._faults.meet("node_states", sinfo.node_states(names))
+        return {name: "idle" if self._nodes[name].usable else "drained" for name in names}
 
     async def first_start(self, question: Argv) -> FirstStart | None:
         """See SlurmPort."""

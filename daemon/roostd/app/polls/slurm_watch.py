@@ -20,6 +20,7 @@ from roostd.app.polls import snapshot_reading
 from roostd.app.polls.awaited_changes import AwaitedChanges
 from roostd.app.polls.job_readings import job_reader, settings_of_reads
 from roostd.app.polls.leased_jobs import LeasedJobs
+from roostd.app.polls.node_returns import NodeReturns
 from roostd.app.polls.operator_view import OperatorView
 from roostd.app.polls.poll_schedule import PollSchedule
 from roostd.app.polls.seen_nodes import SeenNodes
@@ -56,7 +57,7 @@ class SlurmWatch:
         adopt: see LeasedJobs.
 
     Attributes:
-        spool: schedules polls for what is written there; a task of its own runs it.
+        spool, returns: schedule polls; each is run by a task of its own.
         clock_was_set: set when the wall clock was: leases have other lengths than they were given.
     """
 
@@ -81,6 +82,7 @@ class SlurmWatch:
         self._view = SlurmQueueView()
         self._snapshot = QueueSnapshot(at_epoch_s=0.0, jobs=())
         self._nodes = SeenNodes()
+        self.returns = NodeReturns(slurm, state, self._nodes, self.poll_nodes)
         self._reader: JobReader | None = None
         self._reads_for: tuple[object, ...] = ()
         self._site = SiteView()
@@ -231,8 +233,7 @@ class SlurmWatch:
         if with_nodes:
             self._schedule.note_nodes_read(self._state.config.slurm.poll_interval_s)
         # Also where the first job comes while a node changes its state.
-        is_awaited = self._view.waiting and self._nodes.are_changing
-        if is_awaited or self._nodes.are_registering:
+        if (self._view.waiting and self._nodes.are_changing) or self._nodes.are_registering:
             self._schedule.follow_transition()
 
     async def _poll_slurm(self, with_nodes: bool) -> None:
