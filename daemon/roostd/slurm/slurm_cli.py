@@ -46,6 +46,7 @@ from roostd.slurm.queue import (
     begins_of,
     by_begin,
     comments_of,
+    with_whole_records,
 )
 from roostd.slurm.record_reader import RecordReader
 from roostd.slurm.request import (
@@ -278,6 +279,7 @@ class SlurmCli:
         ends_s = now_s + lease_s
         leased = self._ended_leases.without(job_ids, self._dumped, now_s)
         due = [job_id for job_id in leased if self._begins.get(job_id, 0) <= ends_s]
+        due = with_whole_records(due, self._dumped)
         self._ended_leases.renewed(due, ends_s)
         await update_all(self._run, due, lambda ids: commands.renew(ids, lease_s))
         reach("after_renew")
