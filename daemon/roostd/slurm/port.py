@@ -187,6 +187,12 @@ class SlurmPort(Protocol):
         jobs whose users let them start at once.
         """
 
+    async def let_start(self, job_ids: Sequence[JobId]) -> None:
+        """Let Slurm start leased jobs on GPUs of its choice; `renew` takes those back that wait.
+
+        Jobs whose users asked for a later begin time are skipped.
+        """
+
     async def release(self, job_ids: Sequence[JobId]) -> None:
         """Let plain Slurm start these jobs; a user's own later begin time is kept."""
 

@@ -26,6 +26,8 @@ from roostd.slurm.rules.opt_in import NodeKinds, kinds_of, starts_elsewhere
 from roostd.slurm.rules.shared_nodes import users_of_nodes
 
 LEFT_BY_LIMIT = "left to Slurm, which holds it back"
+ARRAY_IS_FULL = "its array has as many tasks running as it may"
+OPENED = "jobs of its kind are short, and no other job waits: Slurm starts it"
 HELD = "; it is held"  # ends the reason of a job that is left to Slurm, while it is
 
 _fields_read = attrgetter(
@@ -145,6 +147,10 @@ class _Reading:
         self._note_forgotten_start(job_id)
         if job_id in self._site.handed_over:
             self._unmanaged[job_id] = self._site.handed_over[job_id][:LONGEST_REASON]
+            return
+        record = job.number if job.array_number is None else job.array_number
+        if record in self._site.opened and not is_pinned_comment(job.admin_comment):
+            self._unmanaged[job_id] = OPENED
             return
         known = self._unchanged(job, job_id)
         if known is not None:
@@ -296,7 +302,7 @@ class _Reading:
         if job.dependency:
             return f"depends on {job.dependency}"[:LONGEST_REASON]
         if not self._arrays.take(job.array_number):
-            return "its array has as many tasks running as it may"
+            return ARRAY_IS_FULL
         return None
 
     def _settle_until_s(self, job: QueuedJob, job_id: JobId) -> float | None:

@@ -284,6 +284,15 @@ class SlurmCli:
         await update_all(self._run, due, lambda ids: commands.renew(ids, lease_s))
         reach("after_renew")
 
+    async def let_start(self, job_ids: Sequence[JobId]) -> None:
+        """See SlurmPort."""
+        await self.queue()
+        now_s = self._wall_clock()
+        due = [job_id for job_id in job_ids if self._begins.get(job_id, 0) <= now_s]
+        due = with_whole_records(due, self._dumped)
+        self._ended_leases.renewed(due, now_s)
+        await update_all(self._run, due, commands.let_start)
+
     async def release(self, job_ids: Sequence[JobId]) -> None:
         """See SlurmPort."""
         await self.queue()  # a user may have changed the begin time since the last poll

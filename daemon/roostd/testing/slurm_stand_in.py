@@ -276,6 +276,12 @@ class SlurmStandIn:
         if due:
             self._update("renew", commands.renew(due, lease_s))
 
+    async def let_start(self, job_ids: Sequence[JobId]) -> None:
+        """See SlurmPort."""
+        begins = begins_of(self._records(job_ids))
+        due = [job_id for job_id in job_ids if begins.get(job_id, 0) <= self._now()]
+        self._update("let_start", commands.let_start(due))
+
     async def release(self, job_ids: Sequence[JobId]) -> None:
         """See SlurmPort."""
         begins = begins_of(self._records(job_ids))

@@ -166,6 +166,13 @@ class QueuedJob:
         return tuple(f"{self.array_number}_{task}" for task in self.task_ids)
 
     @property
+    def first_id(self) -> str:
+        """The first of job_ids, without the others."""
+        if len(self.task_ids) < 2:
+            return self.job_ids[0]
+        return f"{self.array_number}_{self.task_ids[0]}"
+
+    @property
     def is_pending(self) -> bool:
         """Waits in the queue, for whatever reason."""
         return self.state is SlurmJobState.PENDING

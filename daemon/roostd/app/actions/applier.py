@@ -85,6 +85,7 @@ class Applier:
             self._pinned,
             self._eligible,
         )
+        self.open_jobs, self.close_jobs = self._releases.open_jobs, self._releases.close_jobs
         self._is_draining = False
 
     @property

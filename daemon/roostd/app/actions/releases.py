@@ -7,6 +7,8 @@ Slurm does not answer then, the job is released at a later renewal of the leases
 from collections.abc import Sequence
 from functools import partial
 
+import structlog
+
 from roost_engine.domain.actions import ReleaseToSlurm
 from roost_engine.domain.errors import UnknownJob
 from roost_engine.domain.model import JobId, Placement
@@ -18,6 +20,8 @@ from roostd.app.decision.recorder import Recorder
 from roostd.ops.metrics import Metrics
 from roostd.slurm.port import JobNotWaiting, SlurmPort
 from roostd.state import DaemonState
+
+_log = structlog.get_logger(__name__)
 
 
 class Releases:
@@ -78,6 +82,25 @@ class Releases:
                 unpinned.append(job_id)
         if unpinned:
             self._tasks.spawn(self._end_leases(unpinned))
+
+    def open_jobs(self, job_ids: Sequence[JobId]) -> None:
+        """Let Slurm start leased jobs of Roost's as it likes; see short_runs."""
+        self._tasks.spawn(self._open(job_ids))
+
+    def close_jobs(self, job_ids: Sequence[JobId]) -> None:
+        """Lease these jobs again."""
+        self._tasks.spawn(self._close(job_ids))
+
+    async def _open(self, job_ids: Sequence[JobId]) -> None:
+        async with self._tasks.alone():
+            with logged(self._metrics, "open"):
+                await self._slurm.let_start(job_ids)
+                _log.info("jobs_opened", count=len(job_ids), first_job_id=job_ids[0])
+
+    async def _close(self, job_ids: Sequence[JobId]) -> None:
+        async with self._tasks.alone():
+            await self._leases.renew_first(job_ids)
+            _log.info("jobs_closed", count=len(job_ids), first_job_id=job_ids[0])
 
     def retry(self) -> None:
         """Release the jobs that were to be released and whose pins Slurm has not taken back."""

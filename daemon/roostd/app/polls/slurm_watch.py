@@ -24,6 +24,7 @@ from roostd.app.polls.node_returns import NodeReturns
 from roostd.app.polls.operator_view import OperatorView
 from roostd.app.polls.poll_schedule import PollSchedule
 from roostd.app.polls.seen_nodes import SeenNodes
+from roostd.app.polls.short_runs import ShortRuns
 from roostd.app.polls.snapshot_reading import Rereading, SnapshotReader, SnapshotReading
 from roostd.app.polls.spool_follower import SpoolFollower
 from roostd.ops.metrics import Metrics
@@ -55,6 +56,7 @@ class SlurmWatch:
             not place them; see Applier.release_needless.
         spool_folder: where job_submit.lua and the controller's hooks write their lines.
         adopt: see LeasedJobs.
+        short_runs: reviews each poll.
 
     Attributes:
         spool, returns: schedule polls; each is run by a task of its own.
@@ -70,6 +72,7 @@ class SlurmWatch:
         release: Callable[[Sequence[JobId]], None],
         spool_folder: Path,
         adopt: Callable[[Iterable[JobId], Iterable[JobId]], None] = lambda pinned, eligible: None,
+        short_runs: ShortRuns | None = None,
     ) -> None:
         self._slurm, self._state, self._metrics, self._emit = slurm, state, metrics, emit
         self._leased = LeasedJobs(state, release, adopt)
@@ -82,6 +85,7 @@ class SlurmWatch:
         self._view = SlurmQueueView()
         self._snapshot = QueueSnapshot(at_epoch_s=0.0, jobs=())
         self._nodes = SeenNodes()
+        self.short_runs = short_runs or ShortRuns(state)
         self.returns = NodeReturns(slurm, state, self._nodes, self.poll_nodes)
         self._reader: JobReader | None = None
         self._reads_for: tuple[object, ...] = ()
@@ -258,6 +262,7 @@ class SlurmWatch:
             rules=rules,
             hand_over_s=self._state.config.slurm.hand_over_s,
             handed_over=self._handed_over,
+            opened=self.short_runs.opened,
             release_reasons=self._state.release_reasons,
             priorities=self._priorities,
             avoided=self._state.avoided_at(self._state.clock.now_s()),
@@ -278,6 +283,8 @@ class SlurmWatch:
         self._note_shares(rules, at_s)
         for event in reading.events:
             self._emit(since_submission(event) if is_first else event)
+        if self.short_runs.review(snapshot.jobs, reading.view):
+            self._schedule.add((0.0,))
 
     def _quotas_seen(self, at_s: float) -> QuotasSeen:
         rules, shot = self._site.rules, self._snapshot

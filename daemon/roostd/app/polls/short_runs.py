@@ -1,0 +1,161 @@
+"""Short jobs of one GPU start as under plain Slurm while no other job waits.
+
+Roost needs some tenths of a second from the end of a job to the start of the next one, mostly for
+Slurm's commands: a third of the throughput where jobs run for a second. A job of one GPU has no
+links, and what it takes from another job is over in seconds. So jobs of a kind whose last runs were
+all short are opened, while only such jobs wait: Slurm may start them. They keep the stamp of their
+lease, and get a lease again as soon as another job waits, or one of their kind runs longer.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from roost_engine.domain.actions import Action
+from roost_engine.domain.events import Event, JobEnded, JobStarted
+from roost_engine.domain.model import JobId, JobSpec
+from roost_slurm.text.squeue import QueuedJob
+from roostd.slurm.queue_reading import ARRAY_IS_FULL, OPENED
+from roostd.slurm.queue_view import SlurmQueueView
+from roostd.state import DaemonState
+
+_RUN_COUNT = 8  # runs of a kind that must have been short, all of them
+_KIND_COUNT = 2_000  # that are remembered
+_CALM_S = 1.0  # without other jobs before jobs are opened again: each change is an update of all
+Kind: TypeAlias = tuple[int, str, str]  # user, job name, partition
+Update: TypeAlias = Callable[[Sequence[JobId]], None]
+
+
+def _no_update(_job_ids: Sequence[JobId]) -> None:
+    pass
+
+
+@dataclass(slots=True)
+class _Runs:
+    """The last runs of a kind in seconds, and when those that run now were seen to start."""
+
+    last_s: deque[float] = field(default_factory=lambda: deque(maxlen=_RUN_COUNT))
+    since_s: dict[JobId, float] = field(default_factory=dict)
+
+
+class ShortRuns:
+    """Observes the engine's steps, and reviews each poll.
+
+    Args:
+        state: of the daemon.
+        open_jobs: lets Slurm start these leased jobs.
+        close_jobs: leases these again.
+
+    Attributes:
+        opened: the jobs that Slurm may start: the numbers of their arrays, or their own.
+    """
+
+    def __init__(
+        self, state: DaemonState, open_jobs: Update = _no_update, close_jobs: Update = _no_update
+    ) -> None:
+        self._state, self._open, self._close = state, open_jobs, close_jobs
+        self.opened: frozenset[int] = frozenset()
+        self._runs: dict[Kind, _Runs] = {}
+        self._kinds: dict[int, Kind] = {}  # of the arrays and jobs in the queue that may be opened
+        self._calm_from_s = 0.0  # engine time
+
+    def observe(self, event: Event, actions: Sequence[Action]) -> None:
+        """Learn how long jobs run; see loop.StepObserver."""
+        if not isinstance(event, JobStarted | JobEnded):
+            return
+        kind = self._kinds.get(_number(event.job_id))
+        if kind is None:
+            return
+        runs = self._runs.setdefault(kind, _Runs())
+        if isinstance(event, JobStarted):
+            runs.since_s.setdefault(event.job_id, event.at_s)
+            return
+        seen_s = runs.since_s.pop(event.job_id, None)
+        if seen_s is not None:
+            reported = self._state.reported_runs.get(event.job_id)
+            began_s = None if reported is None else reported.started_s
+            ended_s = None if reported is None else reported.ended_s
+            runs.last_s.append((ended_s or event.at_s) - (began_s or seen_s))
+
+    def review(self, jobs: Sequence[QueuedJob], view: SlurmQueueView) -> bool:
+        """Open and close jobs by a poll; return whether anything has changed.
+
+        Args:
+            jobs: of the poll.
+            view: of the same poll.
+        """
+        now_s, before = self._state.clock.now_s(), self.opened
+        found = self._openable(jobs, view, now_s) if self._may_open() else set[int]()
+        if found is None:
+            self._calm_from_s = now_s + _CALM_S
+        self.opened = frozenset() if now_s < self._calm_from_s else frozenset(found or ())
+        self._forget(jobs)
+        for update, numbers in (
+            (self._open, self.opened - before),
+            (self._close, before - self.opened),
+        ):
+            chosen = (job for job in jobs if job.is_pending and _record(job) in numbers)
+            if job_ids := [JobId(job_id) for job in chosen for job_id in job.job_ids]:
+                update(job_ids)
+        return self.opened != before
+
+    def _may_open(self) -> bool:
+        """Whether Slurm's own choice of a GPU does no harm on this cluster."""
+        state, cluster = self._state, self._state.engine.cluster
+        if not state.config.slurm.short_run_s or state.partly_given_out():
+            return False
+        return cluster.seats is None and not cluster.foreign.used_bytes
+
+    def _openable(
+        self, jobs: Iterable[QueuedJob], view: SlurmQueueView, now_s: float
+    ) -> set[int] | None:
+        """Return the arrays and jobs that may be opened; None: another job waits."""
+        found = set[int]()
+        for job in jobs:
+            if not job.is_pending:
+                continue
+            number, first = _record(job), JobId(job.first_id)
+            spec = view.waiting.get(first)
+            if spec is None:
+                reason = view.blocked.get(first) or view.unmanaged.get(first)
+                if reason in (ARRAY_IS_FULL, OPENED) and self._runs_short(number, now_s):
+                    found.add(number)
+            elif spec.binding:
+                if not _is_simple(spec):
+                    return None
+                self._kinds[number] = spec.user_id, spec.name, spec.partition
+                if not self._runs_short(number, now_s):
+                    return None
+                found.add(number)
+        return found
+
+    def _runs_short(self, number: int, now_s: float) -> bool:
+        kind, longest_s = self._kinds.get(number), self._state.config.slurm.short_run_s
+        runs = None if kind is None else self._runs.get(kind)
+        if runs is None or len(runs.last_s) < _RUN_COUNT or max(runs.last_s) > longest_s:
+            return False
+        return all(now_s - since_s <= longest_s for since_s in runs.since_s.values())
+
+    def _forget(self, jobs: Iterable[QueuedJob]) -> None:
+        """Forget the jobs that have left the queue, and the kinds that came first."""
+        if len(self._kinds) > _KIND_COUNT:
+            present = {_record(job) for job in jobs}
+            self._kinds = {one: kind for one, kind in self._kinds.items() if one in present}
+        while len(self._runs) > _KIND_COUNT:
+            del self._runs[next(iter(self._runs))]
+
+
+def _record(job: QueuedJob) -> int:
+    return job.number if job.array_number is None else job.array_number
+
+
+def _number(job_id: JobId) -> int:
+    text = job_id.partition("_")[0]
+    return int(text) if text.isdecimal() else -1  # what a reservation holds counts as a job
+
+
+def _is_simple(spec: JobSpec) -> bool:
+    """Whether a job has one GPU, to itself, and no preference among GPUs."""
+    has_one = all(shape.gpu_count == 1 for shape in spec.shapes)
+    return has_one and not (spec.shares_gpus or spec.fixed_indices or spec.preempts)
