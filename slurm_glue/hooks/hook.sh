@@ -19,10 +19,9 @@ prolog.sh) todo=${SLURM_JOB_GPUS:+$folders} ;; # without them roostd alone compa
 epilog.sh) todo=$folders ;;
 task-prolog.sh)
     requests=$SLURM_GPUS$SLURM_GPUS_PER_NODE$SLURM_GPUS_PER_TASK$SLURM_GPUS_PER_SOCKET
-    gpus=$SLURM_JOB_GPUS$SLURM_STEP_GPUS$CUDA_VISIBLE_DEVICES
-    todo=$gpus$requests
-    # One GPU has no order, and one GPU of one node no network: there are no NICs to name.
-    case $folders:${SLURM_JOB_NUM_NODES:-$SLURM_NNODES}:$requests:$gpus in
+    todo=$SLURM_JOB_GPUS$SLURM_STEP_GPUS$CUDA_VISIBLE_DEVICES$requests
+    # A task's only GPU has no order, and a job of one node needs no NICs.
+    case $folders:${SLURM_JOB_NUM_NODES:-$SLURM_NNODES}:$requests:$CUDA_VISIBLE_DEVICES in
     :1:*[!0-9]*:* | :1:*:*,*) ;;
     :1:*) todo= ;;
     esac

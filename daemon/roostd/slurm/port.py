@@ -120,7 +120,7 @@ class SlurmPort(Protocol):
         """Return every node that has GPUs."""
 
     async def node_states(self, names: Sequence[NodeName]) -> Mapping[NodeName, str]:
-        """Return the states of some nodes, as sinfo spells them: "idle", "drained*"."""
+        """Return the states of some nodes, in the words of sinfo: "idle", "drained*"."""
 
     def forget_limits(self) -> None:
         """Read the limits of waiting arrays again with the next queue: a user may change them."""

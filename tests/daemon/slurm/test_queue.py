@@ -11,13 +11,13 @@ from roost_slurm.text.scontrol import JobDetail
 from roost_slurm.text.squeue import QueuedJob, SlurmJobState
 from roost_slurm.text.stamp import parse_stamp
 from roostd.slurm.queue import (
-    with_whole_records,
     DetailCache,
     EndedLeases,
     MovedBegins,
     begins_of,
     by_begin,
     comments_of,
+    with_whole_records,
 )
 
 LEASE_S = 60.0

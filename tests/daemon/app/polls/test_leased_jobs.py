@@ -171,3 +171,13 @@ async def test_pins_are_known_by_their_stamps_in_slurm_also_of_held_jobs(site: S
     site.slurm.update(pinned, TresPerNode="gres/gpu:2", ReqNodeList="")
     await site.look()
     assert site.state.pinned_in_slurm == {held}
+
+
+async def test_a_job_that_is_opened_is_neither_leased_nor_released(site: Site) -> None:
+    """Released, it would lose its stamp, and could not be leased again."""
+    (opened,) = site.slurm.submit(gpus_per_node=1)
+    (other,) = site.slurm.submit(gpus_per_node=1)
+    site.watch.short_runs.opened = frozenset({int(opened)})
+    await site.look()
+    assert site.watch.leased() == (other,)
+    assert site.released == [[]]

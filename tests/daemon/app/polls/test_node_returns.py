@@ -110,4 +110,3 @@ async def test_nothing_is_asked_while_slurm_does_not_answer(returns: Returns) ->
     await returns.wait()
     returns.site.state.slurm_fault = "lost"
     assert returns.subject.awaited() == []
-
