@@ -16,6 +16,8 @@ from roost_engine.domain.actions import Action
 from roost_engine.domain.events import Event, JobEnded, JobStarted
 from roost_engine.domain.model import JobId, JobSpec
 from roost_slurm.text.squeue import QueuedJob
+from roost_slurm.text.stamp import parse_stamp
+from roostd.slurm.port import QueueSnapshot
 from roostd.slurm.queue_reading import ARRAY_IS_FULL, OPENED
 from roostd.slurm.queue_view import SlurmQueueView
 from roostd.state import DaemonState
@@ -23,6 +25,7 @@ from roostd.state import DaemonState
 _RUN_COUNT = 8  # runs of a kind that must have been short, all of them
 _KIND_COUNT = 2_000  # that are remembered
 _CALM_S = 1.0  # without other jobs before jobs are opened again: each change is an update of all
+_RETRY_S = 2.0  # between two looks for opened jobs that have a lease all the same
 Kind: TypeAlias = tuple[int, str, str]  # user, job name, partition
 Update: TypeAlias = Callable[[Sequence[JobId]], None]
 
@@ -58,7 +61,7 @@ class ShortRuns:
         self.opened: frozenset[int] = frozenset()
         self._runs: dict[Kind, _Runs] = {}
         self._kinds: dict[int, Kind] = {}  # of the arrays and jobs in the queue that may be opened
-        self._calm_from_s = 0.0  # engine time
+        self._calm_from_s = self._retry_s = 0.0  # engine time
 
     def observe(self, event: Event, actions: Sequence[Action]) -> None:
         """Learn how long jobs run; see loop.StepObserver."""
@@ -78,26 +81,29 @@ class ShortRuns:
             ended_s = None if reported is None else reported.ended_s
             runs.last_s.append((ended_s or event.at_s) - (began_s or seen_s))
 
-    def review(self, jobs: Sequence[QueuedJob], view: SlurmQueueView) -> bool:
+    def review(self, shot: QueueSnapshot, view: SlurmQueueView) -> bool:
         """Open and close jobs by a poll; return whether anything has changed.
 
         Args:
-            jobs: of the poll.
+            shot: of the queue.
             view: of the same poll.
         """
+        jobs = shot.jobs
         now_s, before = self._state.clock.now_s(), self.opened
         found = self._openable(jobs, view, now_s) if self._may_open() else set[int]()
         if found is None:
             self._calm_from_s = now_s + _CALM_S
         self.opened = frozenset() if now_s < self._calm_from_s else frozenset(found or ())
         self._forget(jobs)
-        for update, numbers in (
-            (self._open, self.opened - before),
-            (self._close, before - self.opened),
-        ):
-            chosen = (job for job in jobs if job.is_pending and _record(job) in numbers)
-            if job_ids := [JobId(job_id) for job in chosen for job_id in job.job_ids]:
-                update(job_ids)
+        if now_s >= self._retry_s:
+            # Where Slurm did not answer, or a lease was renewed in that moment.
+            leased = (job for job in jobs if _is_leased(job, shot.at_epoch_s))
+            before_open = before.difference(map(_record, leased))
+            self._retry_s = now_s + _RETRY_S
+        else:
+            before_open = before
+        _update(self._open, jobs, self.opened - before_open)
+        _update(self._close, jobs, before - self.opened)
         return self.opened != before
 
     def _may_open(self) -> bool:
@@ -144,6 +150,20 @@ class ShortRuns:
             self._kinds = {one: kind for one, kind in self._kinds.items() if one in present}
         while len(self._runs) > _KIND_COUNT:
             del self._runs[next(iter(self._runs))]
+
+
+def _update(update: Update, jobs: Iterable[QueuedJob], numbers: frozenset[int]) -> None:
+    chosen = (job for job in jobs if job.is_pending and _record(job) in numbers)
+    if job_ids := [JobId(job_id) for job in chosen for job_id in job.job_ids]:
+        update(job_ids)
+
+
+def _is_leased(job: QueuedJob, at_epoch_s: float) -> bool:
+    """Whether a lease, and not its user, keeps a job from starting for a while yet."""
+    if not job.is_pending or (job.eligible_epoch_s or 0.0) < at_epoch_s + _RETRY_S:
+        return False
+    stamp = parse_stamp(job.admin_comment)
+    return stamp is not None and stamp.begin_epoch_s is None
 
 
 def _record(job: QueuedJob) -> int:

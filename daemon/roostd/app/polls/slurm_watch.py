@@ -283,7 +283,7 @@ class SlurmWatch:
         self._note_shares(rules, at_s)
         for event in reading.events:
             self._emit(since_submission(event) if is_first else event)
-        if self.short_runs.review(snapshot.jobs, reading.view):
+        if self.short_runs.review(snapshot, reading.view):
             self._schedule.add((0.0,))
 
     def _quotas_seen(self, at_s: float) -> QuotasSeen:

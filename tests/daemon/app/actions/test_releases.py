@@ -193,3 +193,19 @@ async def test_a_slurm_that_does_not_answer_leaves_opened_jobs_their_leases() ->
     site.applier.open_jobs([job_id])
     await site.done()
     assert site.slurm.lease_left_s(job_id) > 0.0
+
+
+async def test_no_renewal_leases_a_job_that_is_opened_meanwhile() -> None:
+    site = Site()
+    site.fill("n1")
+    site.fill("n2")
+    (job_id,) = site.slurm.submit(gpus_per_node=1)
+    site.applier.open_jobs([job_id])
+    await site.applier.renew([job_id])
+    await site.applier.renew_first([job_id])
+    await site.done()
+    assert site.slurm.lease_left_s(job_id) <= 0.0
+
+    site.applier.close_jobs([job_id])
+    await site.applier.renew([job_id])
+    assert site.slurm.lease_left_s(job_id) > 0.0

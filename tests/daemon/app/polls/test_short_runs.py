@@ -34,7 +34,7 @@ class Site:
         self.queue.site = SiteView(opened=self.short_runs.opened)
         await self.queue.poll()
         snapshot = await self.queue.slurm.queue()
-        return self.short_runs.review(snapshot.jobs, self.queue.view)
+        return self.short_runs.review(snapshot, self.queue.view)
 
     def submit(self, gpus: int = 1) -> JobId:
         (job_id,) = self.queue.slurm.submit(gpus=gpus)
@@ -161,3 +161,21 @@ async def test_nothing_is_opened_where_the_site_forbids_it_or_slurms_choice_coul
         site.submit()
         await site.poll()
         assert not site.opened
+
+
+async def test_jobs_that_have_a_lease_all_the_same_are_opened_again_after_a_while() -> None:
+    """Slurm did not answer, for instance."""
+    site = Site()
+    await site.run(1.0)
+    job_id = site.submit()
+    await site.poll()
+    await site.poll()
+    assert site.opened == [job_id]
+    site.parts.clock.at_s += 2.1
+    await site.poll()
+    assert site.opened == [job_id, job_id]
+
+    site.queue.slurm.update(job_id, StartTime="now")
+    site.parts.clock.at_s += 2.1
+    await site.poll()
+    assert site.opened == [job_id, job_id]
