@@ -24,6 +24,7 @@ from roostd.state import DaemonState
 
 _RUN_COUNT = 8  # runs of a kind that must have been short, all of them
 _KIND_COUNT = 2_000  # that are remembered
+_LAST_COUNT = 50_000  # arrays and jobs whose kind is remembered
 _CALM_S = 1.0  # without other jobs before jobs are opened again: each change is an update of all
 _RETRY_S = 2.0  # between two looks for opened jobs that have a lease all the same
 Kind: TypeAlias = tuple[int, str, str]  # user, job name, partition
@@ -59,9 +60,14 @@ class ShortRuns:
     ) -> None:
         self._state, self._open, self._close = state, open_jobs, close_jobs
         self.opened: frozenset[int] = frozenset()
+        self._let: set[int] = set()  # those that were opened and are in the queue still
         self._runs: dict[Kind, _Runs] = {}
         self._kinds: dict[int, Kind] = {}  # of the arrays and jobs in the queue that may be opened
         self._calm_from_s = self._retry_s = 0.0  # engine time
+
+    def is_opened(self, job_id: str) -> bool:
+        """Return whether Slurm has started a job or a task by itself, and starts others like it."""
+        return bool(self.opened) and _number(JobId(job_id)) in self._let
 
     def observe(self, event: Event, actions: Sequence[Action]) -> None:
         """Learn how long jobs run; see loop.StepObserver."""
@@ -145,9 +151,11 @@ class ShortRuns:
 
     def _forget(self, jobs: Iterable[QueuedJob]) -> None:
         """Forget the jobs that have left the queue, and the kinds that came first."""
-        if len(self._kinds) > _KIND_COUNT:
-            present = {_record(job) for job in jobs}
-            self._kinds = {one: kind for one, kind in self._kinds.items() if one in present}
+        self._let |= self.opened
+        if self._let:
+            self._let &= set(map(_record, jobs))
+        while len(self._kinds) > _LAST_COUNT:  # the ends of some that have left are yet to come
+            del self._kinds[next(iter(self._kinds))]
         while len(self._runs) > _KIND_COUNT:
             del self._runs[next(iter(self._runs))]
 

@@ -79,13 +79,15 @@ class SlurmWatch:
         self._operator_view = OperatorView(state)
         self._rereading = Rereading(self._operator_view, self._leased)
         self._schedule = PollSchedule()
-        self._awaited = AwaitedChanges(self._schedule, slurm.forget_limits)
+        self.short_runs = short_runs or ShortRuns(state)
+        self._awaited = AwaitedChanges(
+            self._schedule, slurm.forget_limits, self.short_runs.is_opened
+        )
         self._reading = asyncio.Lock()  # of a long queue in a thread
         self.spool = SpoolFollower(spool_folder, state, self._awaited)
         self._view = SlurmQueueView()
         self._snapshot = QueueSnapshot(at_epoch_s=0.0, jobs=())
         self._nodes = SeenNodes()
-        self.short_runs = short_runs or ShortRuns(state)
         self.returns = NodeReturns(slurm, state, self._nodes, self.poll_nodes)
         self._reader: JobReader | None = None
         self._reads_for: tuple[object, ...] = ()

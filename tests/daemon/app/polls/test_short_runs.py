@@ -179,3 +179,18 @@ async def test_jobs_that_have_a_lease_all_the_same_are_opened_again_after_a_whil
     site.parts.clock.at_s += 2.1
     await site.poll()
     assert site.opened == [job_id, job_id]
+
+
+async def test_an_opened_job_is_one_while_others_like_it_are_opened() -> None:
+    site = Site()
+    await site.run(1.0)
+    running, waiting = site.submit(), site.submit()
+    assert not site.short_runs.is_opened(running)
+    await site.poll()
+    site.queue.slurm.update(running, StartTime="now")
+    await site.poll()
+    assert site.short_runs.opened == {int(waiting)}
+    assert site.short_runs.is_opened(running)
+    site.submit(2)  # waits for what the running one frees
+    await site.poll()
+    assert not site.short_runs.is_opened(running)
