@@ -17,10 +17,8 @@ from pathlib import Path
 
 import structlog
 
-from roost_engine.domain.errors import UnknownJob
 from roost_engine.domain.events import Event, MemorySeen
 from roost_engine.domain.model import JobId, NodeShare
-from roost_engine.job_record import JobRecord
 from roostd.ops.state_file import StateFile
 from roostd.state import DaemonState
 from roostd.telemetry.gpu_memory import (
@@ -103,11 +101,8 @@ class GpuMemoryMeter:
                 self._report(job_id, found)
 
     def _begun(self, job_id: JobId) -> _Run | None:
-        try:
-            record = self._state.engine.find(job_id)
-        except UnknownJob:
-            return None
-        if not isinstance(record, JobRecord) or not record.spec.name:
+        record = self._state.engine.managed(job_id)
+        if record is None or not record.spec.name:
             return None
         return _Run(record.spec.user_id, record.spec.name)
 
@@ -122,8 +117,8 @@ class GpuMemoryMeter:
 
     def _report(self, job_id: JobId, run: _Run) -> None:
         """Report a job that uses more than the engine knows, in whole GiB."""
-        seating, record = self._state.engine.seating, self._state.engine.find(job_id)
-        if seating is None or not isinstance(record, JobRecord) or not record.spec.shares_gpus:
+        seating, record = self._state.engine.seating, self._state.engine.managed(job_id)
+        if seating is None or record is None or not record.spec.shares_gpus:
             return
         if run.peak_bytes <= seating.needs.needed_bytes(record.spec):
             return

@@ -17,10 +17,8 @@ from typing import TypeAlias
 
 from prometheus_client import Counter
 
-from roost_engine.domain.errors import UnknownJob
 from roost_engine.domain.events import Event, ForeignMemorySeen
 from roost_engine.domain.model import JobId, NodeName, NodeShare
-from roost_engine.job_record import JobRecord
 from roostd.app.observation.neighbour_losses import lost_frac
 from roostd.ops.state_file import StateFile
 from roostd.state import DaemonState
@@ -295,11 +293,8 @@ class WasteMeter:
         owner = self._state.owners.get(job_id)
         if owner is not None:
             return owner.user_id
-        try:
-            record = self._state.engine.find(job_id)
-        except UnknownJob:
-            return None
-        return record.spec.user_id if isinstance(record, JobRecord) else None
+        record = self._state.engine.managed(job_id)
+        return None if record is None else record.spec.user_id
 
     def _add(self, user_id: int | None, kind: str, gpu_s: float) -> None:
         if gpu_s > 0:

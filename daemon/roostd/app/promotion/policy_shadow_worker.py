@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TypeAlias
 
 from roost_engine.domain.actions import Action, Place, WakeAt
-from roost_engine.domain.errors import UnknownJob
 from roost_engine.domain.events import (
     Event,
     JobChanged,
@@ -110,7 +109,7 @@ class ShadowEngine:
                 self._wake_at_s = min(self._wake_at_s, max(action.at_s, at_s + 1e-3))
 
     def _choice(self, job_id: JobId, placement: Placement, at_s: float) -> ShadowChoice:
-        record = self._record(job_id)
+        record = self.engine.managed(job_id)
         mine, reason = None, "the shadow does not know the job"
         if record is not None:
             reason = record.reason or "it would still wait"
@@ -144,12 +143,6 @@ class ShadowEngine:
             return None
         speeds = self._predictors.speed.estimate(record.spec).speeds
         return times.rest_s() * speeds.at(record.tiers[1]) / speeds.at(tier)
-
-    def _record(self, job_id: JobId) -> JobRecord | None:
-        try:
-            return self.engine.record(job_id)
-        except UnknownJob:
-            return None
 
 
 def _unhurried(config: EngineConfig) -> EngineConfig:
