@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from tests.training.run_time_traces import repeating
 
-from roost_sim.catalogue.compositions import Composition
+from roost_sim.catalogue.composition import Composition
 from roost_sim.clusters.cluster_file import load_cluster
 from roost_train.warmstart.warmstart_replay import (
     compare,

@@ -22,7 +22,7 @@ from roost_engine.prediction.predictors import Predictors
 from roost_engine.queue.model_order import CLUSTER_COLUMNS, JOB_COLUMNS, AnyOrderModel, order_by
 from roost_formats.models.model_order import CLUSTER, JOBS, RANK, load_onnx_order
 from roost_formats.models.signature import ORDER
-from roost_sim.catalogue.compositions import Composition
+from roost_sim.catalogue.composition import Composition
 from roost_sim.information.policy_information import PolicyInformation
 from roost_train.errors import TooFewJobs
 from roost_train.export.model_files import library_versions, write_model_files

@@ -8,7 +8,7 @@ from roost_engine.plugins.plugins import Policies
 from roost_engine.policies.protocols import KeyedOrder, OrderPolicy
 from roost_engine.prediction.predictors import Predictors
 from roost_engine.queue.model_order import AnyOrderModel
-from roost_sim.catalogue.compositions import Composition
+from roost_sim.catalogue.composition import Composition
 from roost_sim.clusters.cluster_spec import ClusterSpec
 from roost_sim.figures.outcome import Outcome
 from roost_sim.information.policy_information import PolicyInformation

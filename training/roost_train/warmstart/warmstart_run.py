@@ -4,7 +4,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from roost_formats.models.model_order import load_onnx_order
-from roost_sim.catalogue.compositions import Composition, find_policy
+from roost_sim.catalogue.composition import Composition
+from roost_sim.catalogue.compositions import find_policy
 from roost_sim.clusters.cluster_file import load_cluster
 from roost_sim.traces.trace import Trace
 from roost_train.warmstart.warmstart import WarmstartParameters, imitate, write_order
