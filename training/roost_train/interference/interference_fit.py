@@ -29,7 +29,7 @@ from roost_engine.prediction.interference.interference_model import (
     Slowdowns,
 )
 from roost_engine.prediction.interference.interference_vector import COLUMN, MASK, PRESENT, WIDTH
-from roost_train.export.onnx_export import IR_VERSION, OPSET
+from roost_train.export.onnx_export import serialized
 from roost_train.interference.interference_pairs import Pairs
 from roost_train.interference.interference_spread import Spread
 
@@ -278,15 +278,7 @@ def export_interference(model: InterferenceFit) -> bytes:
         [table(SLOWDOWN, 2)],
         [numpy_helper.from_array(each, name) for name, each in sorted(model.weights().items())],
     )
-    found = helper.make_model(
-        graph,
-        ir_version=IR_VERSION,
-        opset_imports=[helper.make_opsetid("", OPSET)],
-        producer_name="roost-train",
-    )
-    onnx.checker.check_model(found, full_check=True)
-    content: bytes = found.SerializeToString(deterministic=True)
-    return content
+    return serialized(graph)
 
 
 def _softmax(logits: Array) -> Array:
