@@ -22,7 +22,7 @@ from roost_train.selector.evolution_training import (
     EvolutionTraining,
     part_episodes,
 )
-from roost_train.selector.selector_runs import SelectorRuns, mean_jct_s
+from roost_train.selector.runs import SelectorRuns, mean_jct_s
 
 pytestmark = pytest.mark.torch
 

@@ -33,7 +33,7 @@ from roost_train.errors import TooFewJobs, TrainError
 from roost_train.improvement.evolution import Evolution
 from roost_train.networks.score_selector import ScoreScale, ScoreSelector
 from roost_train.release.selector_release import write_selector
-from roost_train.selector.selector_runs import Case, Queue, RecordingModel, SelectorRuns, mean_jct_s
+from roost_train.selector.runs import Case, Queue, RecordingModel, SelectorRuns, mean_jct_s
 
 _FIRST_VALIDATION = 500_000
 _WARM_FRAC = 1 / 6  # of an episode's jobs, which do not count: the history is still empty

@@ -26,7 +26,7 @@ from roost_sim.catalogue.composition import Composition
 from roost_sim.information.policy_information import PolicyInformation
 from roost_train.errors import TooFewJobs
 from roost_train.export.model_files import library_versions, write_model_files
-from roost_train.warmstart.warmstart_decisions import Preferences
+from roost_train.warmstart.decisions import Preferences
 
 MODEL_FILE = "warmstart.onnx"
 LEAST_PAIRS = 200
