@@ -58,7 +58,7 @@ class AwaitedChanges:
         submitted_count, has_edits = 0, False
         for event in events:
             match event:
-                case (Started(job_id) | Ended(job_id)) if self._is_opened(job_id):
+                case Started(job_id) | Ended(job_id) if self._is_opened(job_id):
                     self._has_hooks = True
                     if not self._schedule.awaits(_OPENED):  # nothing waits for what it frees
                         self._schedule.add((_POLL_OF_OPENED_S,), _OPENED)
