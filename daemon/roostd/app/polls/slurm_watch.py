@@ -11,9 +11,8 @@ from pathlib import Path
 import structlog
 
 from roost_engine.domain.errors import SlurmError
-from roost_engine.domain.events import Event, NodeLost, QuotasSeen, SharesSeen
+from roost_engine.domain.events import Event, NodeLost
 from roost_engine.domain.model import JobId, NodeName
-from roost_slurm.text.assoc_mgr import AssocMgr
 from roost_slurm.text.versions import UnknownVersion, traits_of, untried
 from roostd.app.decision.earlier_waits import since_submission
 from roostd.app.polls import snapshot_reading
@@ -23,6 +22,7 @@ from roostd.app.polls.leased_jobs import LeasedJobs
 from roostd.app.polls.node_returns import NodeReturns
 from roostd.app.polls.operator_view import OperatorView
 from roostd.app.polls.poll_schedule import PollSchedule
+from roostd.app.polls.seen_limits import SeenLimits
 from roostd.app.polls.seen_nodes import SeenNodes
 from roostd.app.polls.short_runs import ShortRuns
 from roostd.app.polls.snapshot_reading import Rereading, SnapshotReader, SnapshotReading
@@ -34,7 +34,6 @@ from roostd.slurm.precedence import SeenPriorities, observe, resumed
 from roostd.slurm.queue_reading import LEFT_BY_LIMIT
 from roostd.slurm.queue_view import PendingJob, SiteView, SlurmQueueView
 from roostd.slurm.rules.opt_in import nodes_outside
-from roostd.slurm.rules.shares import user_shares
 from roostd.slurm.rules.site_rules import SiteRules
 from roostd.slurm.sync import diff_nodes, introduce
 from roostd.state import SLOW_ANSWER_S, DaemonState
@@ -93,9 +92,7 @@ class SlurmWatch:
         self._reads_for: tuple[object, ...] = ()
         self._site = SiteView()
         self._priorities = SeenPriorities()
-        self._quotas = QuotasSeen(at_s=0.0, free={})
-        self._shares = SharesSeen(at_s=0.0, shares={})
-        self._shares_read = AssocMgr()  # of which these are the shares
+        self._limits = SeenLimits()
         self._handed_over: dict[JobId, str] = {}
         self._poll_count, self._polled = 0, asyncio.Event()
         self.clock_was_set = asyncio.Event()
@@ -158,11 +155,9 @@ class SlurmWatch:
             asked = self._by_settings(self._reader)
             self._site = asked.site
             self._show(self._rereading.take(settings, asked))
-        shares = [replace(self._shares, at_s=at_s)] if self._shares.shares else []
         return chain(
             diff_nodes((), self._nodes.nodes, at_s),
-            [replace(self._quotas, at_s=at_s)],
-            shares,
+            self._limits.introduce(at_s),
             introduce(self._view, at_s),
         )
 
@@ -279,30 +274,13 @@ class SlurmWatch:
             reading = await self._read_beside(self._reader, at_s, dump_s)
         self._awaited.see(self._snapshot.jobs, reading.view, asked_s)
         # Before the starts: for a moment the amounts of jobs that have started count twice.
-        before_quotas, self._quotas = self._quotas, self._quotas_seen(at_s)
-        if self._quotas != replace(before_quotas, at_s=at_s):
-            self._emit(self._quotas)
-        self._note_shares(rules, at_s)
+        for event in self._limits.apply(rules, snapshot, at_s):
+            self._emit(event)
+        self._state.share_count = self._limits.share_count
         for event in reading.events:
             self._emit(since_submission(event) if is_first else event)
         if self.short_runs.review(snapshot, reading.view):
             self._schedule.add((0.0,))
-
-    def _quotas_seen(self, at_s: float) -> QuotasSeen:
-        rules, shot = self._site.rules, self._snapshot
-        node_cpus = rules.node_cpus(shot.jobs, shot.details, shot.at_epoch_s)
-        return QuotasSeen(at_s=at_s, free=rules.free(shot.jobs), node_cpus=node_cpus)
-
-    def _note_shares(self, rules: SiteRules, at_s: float) -> None:
-        """Report the shares of users where they have changed since the last poll."""
-        if rules.accounting is self._shares_read:
-            return
-        self._shares_read = rules.accounting
-        shares = user_shares(rules.accounting)
-        self._state.share_count = len(shares)
-        if shares != self._shares.shares:
-            self._shares = SharesSeen(at_s=at_s, shares=shares)
-            self._emit(self._shares)
 
     def _note_priorities(self, rules: SiteRules, is_first: bool) -> None:
         """Find the jobs that people have put first or last since the last poll."""
