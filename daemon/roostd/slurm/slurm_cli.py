@@ -286,7 +286,8 @@ class SlurmCli:
 
     async def let_start(self, job_ids: Sequence[JobId]) -> None:
         """See SlurmPort."""
-        await self.queue()
+        if any("_" in job_id for job_id in job_ids):
+            await self.queue()  # a task may have left its array's record since
         now_s = self._wall_clock()
         due = [job_id for job_id in job_ids if self._begins.get(job_id, 0) <= now_s]
         due = with_whole_records(due, self._dumped)

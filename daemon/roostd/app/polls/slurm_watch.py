@@ -279,8 +279,6 @@ class SlurmWatch:
         self._state.share_count = self._limits.share_count
         for event in reading.events:
             self._emit(since_submission(event) if is_first else event)
-        if self.short_runs.review(snapshot, reading.view):
-            self._schedule.add((0.0,))
 
     def _note_priorities(self, rules: SiteRules, is_first: bool) -> None:
         """Find the jobs that people have put first or last since the last poll."""
@@ -309,8 +307,11 @@ class SlurmWatch:
         while True:
             before = self._view
             found, cost_s = await asyncio.to_thread(read) if self.is_queue_long else read()
-            if self._view is before:  # else a fresh engine got the view meanwhile
+            if self._view is not before:  # a fresh engine got the view meanwhile
+                continue
+            if not self.short_runs.review(self._snapshot, found.view):
                 break
+            self._site = replace(self._site, opened=self.short_runs.opened)
         began_s = time.thread_time()
         self._show(found)
         cost_s += time.thread_time() - began_s
