@@ -508,6 +508,6 @@ async def test_a_new_job_that_slurm_may_start_is_not_placed(site: Site) -> None:
     assert await site.look() == ["JobWithdrawn"]
     assert site.watch.short_runs.is_opened(job_id)
 
-    (other,) = site.slurm.submit(gpus_per_node=2)
+    site.slurm.submit(gpus_per_node=2)
     assert await site.look() == ["JobQueued", "JobQueued"]
     assert not site.watch.short_runs.is_opened(job_id)
