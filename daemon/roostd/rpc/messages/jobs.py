@@ -63,7 +63,8 @@ def jobs(
 def user_of(state: DaemonState, job_id: JobId) -> int | None:
     """Return the user of a job; None: there is no such job, or Slurm has not told its user."""
     gone = state.left_queue.get(job_id)
-    facts: Owner | JobSpec | None = state.owners.get(job_id) or (gone and gone.owner)
+    gone_owner = None if gone is None else gone.owner
+    facts: Owner | JobSpec | None = state.owners.get(job_id) or gone_owner
     if facts is None:
         with suppress(UnknownJob):
             record = state.engine.find(job_id)
