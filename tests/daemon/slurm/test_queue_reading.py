@@ -32,7 +32,7 @@ def watcher() -> Watcher:
 def test_the_ids_of_an_array_are_made_once_however_many_tasks_it_has(
     watcher: Watcher, monkeypatch: pytest.MonkeyPatch, task_count: int
 ) -> None:
-    """A record of 20,000 tasks held the interpreter for two minutes when each task made them."""
+    """A record of 20,000 tasks held the interpreter for a minute when each task made them."""
     made: list[int] = []
     make_ids = QueuedJob.job_ids.fget
     assert make_ids is not None
