@@ -4,6 +4,7 @@ import tests.training.torch_library  # noqa: F401  (skips this module where torc
 
 # isort: split
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from tests.training.environments.small_episodes import cluster, trace
 
 from roost_formats.models.order import load_onnx_selector
+from roost_sim.clusters.cluster_spec import ClusterSpec
 from roost_train.environments.slot_run import Slot
 from roost_train.errors import TrainError
 from roost_train.improvement.imitation import ImitationParameters
@@ -20,6 +22,7 @@ from roost_train.improvement.selector_agent import SelectorAgent
 from roost_train.selector.selector_config import EpisodeNumbers, SelectorConfig, WarmStart
 from roost_train.selector.selector_start import read_selector
 from roost_train.selector.selector_training import SelectorTraining
+from roost_train.selector.training_folder import TrainingFolder
 
 pytestmark = pytest.mark.torch
 
@@ -64,6 +67,50 @@ def test_a_training_that_was_stopped_comes_out_the_same(tmp_path: Path) -> None:
     lines = [json.loads(line) for line in log.splitlines()]
     assert [line["iteration"]["number"] for line in lines if "iteration" in line] == [1, 2, 3]
     assert [one["validation"]["iteration"] for one in lines if "validation" in one] == [0, 2, 3]
+
+
+def stop_within(monkeypatch: pytest.MonkeyPatch, write_count: int) -> None:
+    """Stop at the first write after so many: what it would have replaced is left as it was."""
+    left = iter(range(write_count))
+    replace_file, add_line = Path.replace, TrainingFolder.log
+
+    def checked() -> None:
+        if next(left, None) is None:
+            raise Stopped
+
+    def replaced(self: Path, target: Path) -> Path:
+        checked()
+        return replace_file(self, target)
+
+    def logged(self: TrainingFolder, line: Mapping[str, object]) -> None:
+        checked()
+        add_line(self, line)
+
+    monkeypatch.setattr(Path, "replace", replaced)
+    monkeypatch.setattr(TrainingFolder, "log", logged)
+
+
+def test_a_training_that_was_stopped_at_any_write_comes_out_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = replace(SHORT, iterations=1, validate_every=1)
+    whole = training(tmp_path / "whole", config).run()
+    count, is_whole = 0, False
+    while not is_whole:
+        folder = tmp_path / str(count)
+        with monkeypatch.context() as patch:
+            stop_within(patch, count)
+            try:
+                training(folder, config).run()
+                is_whole = True
+            except Stopped:
+                pass
+        parts = training(folder, config).run()
+        for name in (whole.name, "selector.json", "log.jsonl"):
+            found = (parts.parent / name).read_bytes()
+            assert found == (whole.parent / name).read_bytes(), f"{name} after {count} writes"
+        count += 1
+    assert count > 8
 
 
 @pytest.mark.parametrize("seed", [-1, 500])
@@ -125,3 +172,18 @@ def test_a_folder_of_another_training_is_refused(tmp_path: Path) -> None:
     training(tmp_path)
     with pytest.raises(TrainError, match="another configuration"):
         training(tmp_path, replace(SHORT, iterations=4))
+
+
+@pytest.mark.parametrize("is_other_trace", [True, False])
+def test_a_folder_of_a_file_of_the_same_name_is_refused(
+    tmp_path: Path, is_other_trace: bool
+) -> None:
+    training(tmp_path)
+    jobs, nodes = trace(), cluster()
+    if is_other_trace:
+        jobs = replace(jobs, duration_s=jobs.duration_s * 2.0)
+    else:
+        tiers = {tier: replace(spec, latency_s=1.0) for tier, spec in nodes.tiers.items()}
+        nodes = ClusterSpec(nodes.name, nodes.source, nodes.nodes, tiers)
+    with pytest.raises(TrainError, match="another configuration, trace or cluster"):
+        SelectorTraining(jobs, (nodes,), SHORT, tmp_path)

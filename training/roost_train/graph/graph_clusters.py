@@ -13,18 +13,14 @@ from roost_sim.traces.trace import Trace
 
 _SHAPE_NAMES = ("a100x8", "h100x8", "bridges8", "pcie8", "cube8", "pcie4", "a100x4", "bridges4")
 _GBIT = 1e9 / 8
+_MOST_RACKS = 8
 
 
-def draw_cluster(rng: np.random.Generator, most_racks: int = 8) -> ClusterSpec:
-    """Draw a cluster: one to three kinds of nodes, mixed, in racks of 2 to 6, in one to three pods.
-
-    Args:
-        rng: of the draw.
-        most_racks: at least 2.
-    """
+def draw_cluster(rng: np.random.Generator) -> ClusterSpec:
+    """Draw a cluster: up to three kinds of nodes, mixed, in racks of 2 to 6, in up to 3 pods."""
     shapes = rng.choice(_SHAPE_NAMES, size=int(rng.integers(1, 4)), replace=False).tolist()
     kinds = [NodeKind(name=shape, links=SHAPES[shape]) for shape in shapes]
-    rack_count, pod_count = int(rng.integers(2, most_racks + 1)), int(rng.integers(1, 4))
+    rack_count, pod_count = int(rng.integers(2, _MOST_RACKS + 1)), int(rng.integers(1, 4))
     is_mixed = bool(rng.random() < 0.5)  # kinds mix inside a rack
     nodes = list[SimNode]()
     for rack in range(rack_count):

@@ -47,6 +47,7 @@ _SM, _STEP = COLUMN["sm_mean"], COLUMN["step_time_mean"]
 _READ = (_SM, _STEP)
 _PRIOR_LOAD = {_SM: 0.75, _STEP: 0.6}  # of a neighbour that does not say; the means of the pairs
 _FLOOR = 0.02
+_MOST_SWEEPS = 60  # over all coordinates
 _UNKNOWN_SPREAD = 0.25
 _SOME_SPREAD = Spread(0.2)
 
@@ -203,9 +204,7 @@ def fit(pairs: Pairs, shape: Shape, spread: Spread = _SOME_SPREAD) -> Interferen
     return InterferenceFit(shape, costs.reshape(parts.shape[1], -1), spread)
 
 
-def nonnegative_least_squares(
-    columns: Array, wanted: Array, ridge: float, sweeps: int = 60
-) -> Array:
+def nonnegative_least_squares(columns: Array, wanted: Array, ridge: float) -> Array:
     """Return x >= 0 that minimises |columns · x - wanted|² + ridge² · |x|².
 
     By coordinate descent on the normal equations, which ends at the minimum of a convex problem.
@@ -214,11 +213,10 @@ def nonnegative_least_squares(
         columns: [row, column].
         wanted: [row].
         ridge: above 0.
-        sweeps: over all coordinates at most.
     """
     gram = columns.T @ columns + ridge**2 * np.eye(columns.shape[1])
     found, gradient = np.zeros(columns.shape[1]), -(columns.T @ wanted)
-    for _ in range(sweeps):
+    for _ in range(_MOST_SWEEPS):
         largest = 0.0
         for at in range(len(found)):
             moved = max(found[at] - gradient[at] / gram[at, at], 0.0) - found[at]

@@ -6,6 +6,7 @@ last checkpoint and comes out the same:
 | file | content |
 |---|---|
 | config.json | configuration, trace and clusters; a training that continues must have the same |
+| lock | held while a training runs here |
 | start.pt | the selector after the warm start |
 | last.pt | the last checkpoint of the improvement |
 | best.pt | the checkpoint that was best in validation; the warm start counts too |
@@ -14,8 +15,7 @@ last checkpoint and comes out the same:
 | selector.onnx, selector.json | the best selector; of other slots placement.onnx, gate.onnx |
 """
 
-import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, assert_never
@@ -47,6 +47,7 @@ from roost_train.release.placement_release import write_placement
 from roost_train.release.selector_release import write_selector
 from roost_train.selector.selector_config import SelectorConfig, WarmStart, as_document
 from roost_train.selector.selector_start import read_selector
+from roost_train.selector.training_folder import TrainingFolder, data_digest
 from roost_train.selector.training_report import write_training_report
 
 _FIRST_VALIDATION = 500_000  # seeds of episodes; imitation has lower ones, improvement a million on
@@ -123,12 +124,12 @@ class SelectorTraining:
             "config": as_document(config),
             "trace": {"source": Path(trace.source).name, "job_count": len(trace)},
             "clusters": [one.name for one in clusters],
+            "data_sha256": data_digest((trace,), clusters),
             **({} if given is None else {"start_sha256": given[1]}),
         }
         self._seeds = range(_FIRST_VALIDATION, _FIRST_VALIDATION + config.validated_episodes)
         self._of_teacher: list[float] = []
-        folder.mkdir(parents=True, exist_ok=True)
-        self._claim()
+        self.files = TrainingFolder(folder, self.about)
 
     def run(self, meter: Meter = lambda done, total: None) -> Path:
         """Train, from wherever an earlier call has come to; return the model's path."""
@@ -136,11 +137,11 @@ class SelectorTraining:
         improvement = self._improvement(self._start())
         if (last := self.folder / "last.pt").exists():
             improvement.load(last)
-            self._forget_after(len(improvement.done))
+        self._forget_after(len(improvement.done))
         while len(improvement.done) < self.config.iterations:
             meter(len(improvement.done), self.config.iterations)
             figures = improvement.iterate()
-            self._log({"iteration": asdict(figures)})
+            self.files.log({"iteration": asdict(figures)})
             number = figures.number
             if number % self.config.validate_every == 0 or number == self.config.iterations:
                 self._validate(
@@ -153,7 +154,7 @@ class SelectorTraining:
 
     def best(self) -> dict[str, Any]:
         """Return the figures of the best validation so far."""
-        return min(self._lines("validation"), key=lambda one: float(one["to_teacher"]))
+        return min(self.files.lines("validation"), key=lambda one: float(one["to_teacher"]))
 
     # -- the parts of a training -----------------------------------------------------------
 
@@ -162,13 +163,14 @@ class SelectorTraining:
         path = self.folder / "start.pt"
         if path.exists():
             return net_of(read_checkpoint(path))
+        self.files.keep_lines(lambda line: False)  # of an earlier call that did not come to here
         torch.manual_seed(self.config.imitation.seed)
         is_residual = self.config.warm_start is WarmStart.RESIDUAL
         begun = SelectorNet.residual() if is_residual else fresh_net(self.config.episodes.slot)
         net = self._given or begun
         if self._given is None and not is_residual and self.config.imitated_episodes:
             net = self._imitated(net)
-            self._log({"imitation": asdict(self._judge(net))})
+            self.files.log({"imitation": asdict(self._judge(net))})
         improvement = self._improvement(net)
         self._validate(net, 0, lambda: improvement.save(self.folder / "best.pt"))
         improvement.save(path)
@@ -229,9 +231,9 @@ class SelectorTraining:
 
     def _validate(self, net: PolicyNet, iteration: int, save_best: Callable[[], None]) -> None:
         """Compare with the teacher on the episodes of validation; keep the best."""
-        earlier = [one["to_teacher"] for one in self._lines("validation")]
+        earlier = [one["to_teacher"] for one in self.files.lines("validation")]
         found = self.validation(net, iteration)
-        self._log({"validation": asdict(found)})
+        self.files.log({"validation": asdict(found)})
         change = f"{found.to_teacher - 1:+.1%} (standard error {found.to_teacher_error:.1%})"
         self._tell(f"iteration {iteration}: completion time {change} of the teacher's")
         if not earlier or found.to_teacher < min(earlier):
@@ -269,55 +271,20 @@ class SelectorTraining:
 
     # -- its files -------------------------------------------------------------------------
 
-    def _claim(self) -> None:
-        path = self.folder / "config.json"
-        text = json.dumps(self.about, indent=1) + "\n"
-        if not path.exists():
-            _replace(path, text)
-        elif path.read_text(encoding="utf-8") != text:
-            raise TrainError(f"{self.folder} holds a training with another configuration or trace")
-
-    def _log(self, line: Mapping[str, object]) -> None:
-        with (self.folder / "log.jsonl").open("a", encoding="utf-8") as file:
-            file.write(json.dumps(line) + "\n")
-
-    def _all_lines(self) -> list[dict[str, Any]]:
-        path = self.folder / "log.jsonl"
-        if not path.exists():
-            return []
-        found = []
-        for text in path.read_text(encoding="utf-8").splitlines():
-            try:
-                found.append(json.loads(text))
-            except ValueError:  # the training was stopped within this line
-                break
-        return found
-
-    def _lines(self, kind: str) -> list[dict[str, Any]]:
-        return [line[kind] for line in self._all_lines() if kind in line]
-
     def _forget_after(self, iteration: int) -> None:
         """Drop the lines of iterations that came after the last checkpoint."""
-        kept = [
-            line
-            for line in self._all_lines()
-            if line.get("iteration", {}).get("number", 0) <= iteration
-            and line.get("validation", {}).get("iteration", 0) <= iteration
-        ]
-        _replace(self.folder / "log.jsonl", "".join(json.dumps(line) + "\n" for line in kept))
+        self.files.keep_lines(
+            lambda line: (
+                line.get("iteration", {}).get("number", 0) <= iteration
+                and line.get("validation", {}).get("iteration", 0) <= iteration
+            )
+        )
 
     def _report(self) -> None:
         kinds = ("imitation", "iteration", "validation")
-        lines = {kind: self._lines(kind) for kind in kinds}
+        lines = {kind: self.files.lines(kind) for kind in kinds}
         write_training_report(self.folder / "report.html", self.about, lines)
 
 
 def _no_meter(done_count: int) -> None:
     """Episodes beside the improvement have no progress bar."""
-
-
-def _replace(path: Path, text: str) -> None:
-    """Write a file whole or not at all."""
-    beside = path.with_suffix(".part")
-    beside.write_text(text, encoding="utf-8")
-    beside.replace(path)
