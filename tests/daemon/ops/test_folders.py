@@ -13,7 +13,7 @@ from roost_engine.domain.errors import ConfigError
 from roostd.config.config import Config
 from roostd.ops.folders import SPOOL_FOLDER, StateFolderInUse, locked, make_folders, user_name
 
-ANOTHER_USER = 65534  # nobody
+ANOTHER_USER = 65534
 
 
 def config(folder: Path) -> Config:
