@@ -9,7 +9,7 @@ from rich.text import Text
 from roost_engine.plugins.stacks import DEFAULT
 from roost_proto.v1 import operator_pb2 as pb
 from roost_proto.v1 import policy_pb2 as policy_pb
-from roostctl.clients.policies import PolicyClient
+from roostctl.clients.policies import connect_policies
 from roostctl.commands.job import allocated
 from roostctl.commands.jobs import place, planned, user
 from roostctl.commands.status import slot_fault
@@ -48,7 +48,7 @@ def explain(options: Options, job_id: str, features: bool, as_json: bool) -> Non
     if as_json:
         print_document(explain_document(found))
         return
-    with PolicyClient(options.daemon, options.timeout_s) as policies:
+    with connect_policies(options.daemon, options.timeout_s) as policies:
         beside = policies.explain_shadow(found.job.job_id)
     console = new_console()
     show(console, *_sections(console, found, features), *_beside(beside))
