@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from tests.training.burst import best_s, burst
 from tests.training.environments.small_episodes import cluster, episodes, trace
-from tests.training.selector.test_selector_training import Stopped, stop_within
+from tests.training.selector.test_training import Stopped, stop_within
 
 from roost_formats.models.order import load_onnx_selector
 from roost_train.errors import TooFewJobs, TrainError
@@ -23,7 +23,7 @@ from roost_train.selector.evolution_training import (
     EvolutionTraining,
     part_episodes,
 )
-from roost_train.selector.selector_runs import SelectorRuns, mean_jct_s
+from roost_train.selector.runs import SelectorRuns, mean_jct_s
 
 pytestmark = pytest.mark.torch
 

@@ -58,7 +58,7 @@ def run_evolve(arguments: argparse.Namespace) -> int:
         EvolutionTraining,
         part_episodes,
     )
-    from roost_train.selector.selector_runs import selector_runs
+    from roost_train.selector.runs import selector_runs
     from roost_train.selector.training_folder import data_digest
 
     began_s = time.monotonic()

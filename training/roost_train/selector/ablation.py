@@ -26,11 +26,11 @@ from roost_train.improvement.improvement import Method
 from roost_train.improvement.rollout_engine import InProcess, Player, Teacher
 from roost_train.improvement.selector_agent import SelectorAgent
 from roost_train.networks.policy_net import net_of
-from roost_train.selector.selector_config import SelectorConfig
-from roost_train.selector.selector_training import SelectorTraining
+from roost_train.selector.config import SelectorConfig
+from roost_train.selector.training import SelectorTraining
 
 FULL, SUPERVISED, TEACHER = "full", "supervised only", "teacher"
-_FIRST_JUDGED = 700_000  # seeds of episodes; see selector_training for those of others
+_FIRST_JUDGED = 700_000  # seeds of episodes; see `training` for those of others
 _DRAWS = 2_000  # of the bootstrap
 # What a variant has of the warm start: log, best and, last, start, which says that all are there.
 _WARM_FILES = (("log.jsonl", "log.jsonl"), ("start.pt", "best.pt"), ("start.pt", "start.pt"))

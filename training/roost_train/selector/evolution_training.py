@@ -33,7 +33,7 @@ from roost_train.errors import TooFewJobs, TrainError
 from roost_train.improvement.evolution import Evolution
 from roost_train.networks.score_selector import READ_COLUMNS, ScoreScale, ScoreSelector
 from roost_train.release.selector_release import write_selector
-from roost_train.selector.selector_runs import Case, Queue, RecordingModel, SelectorRuns, mean_jct_s
+from roost_train.selector.runs import Case, Queue, RecordingModel, SelectorRuns, mean_jct_s
 from roost_train.selector.training_folder import TrainingFolder
 
 _FIRST_VALIDATION = 500_000
