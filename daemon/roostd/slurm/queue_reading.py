@@ -66,10 +66,7 @@ def view(
         if job.is_holding:
             reading.add_holder(job)
         elif job.is_pending:
-            job_ids = job.job_ids
-            if len(job_ids) == 1:
-                reading.note_number(job, JobId(job_ids[0]))
-            for job_id in map(JobId, job_ids):
+            for job_id in map(JobId, job.job_ids):
                 reading.add_pending(job, job_id)
     return reading.result()
 
@@ -137,14 +134,12 @@ class _Reading:
         """Add a job that holds an allocation."""
         self._numbers[job.number] = self._held.add(job)
 
-    def note_number(self, job: QueuedJob, job_id: JobId) -> None:
-        """Note the number of the record of a job that waits, and has the record for itself."""
-        self._numbers[job.number] = job_id
-
     def add_pending(self, job: QueuedJob, job_id: JobId) -> None:
         """Add a job that waits."""
         self._lives.note(job_id, life_of(job))
         self._note_forgotten_start(job_id)
+        if len(job.task_ids) < 2:
+            self._numbers[job.number] = job_id
         if job_id in self._site.handed_over:
             self._unmanaged[job_id] = self._site.handed_over[job_id][:LONGEST_REASON]
             return
