@@ -171,8 +171,8 @@ def _read(text: TextIO, source: str, strict: bool) -> LoadedTrace:
                 raise Skipped("is listed twice")
             _add(line, fields.cells(row), fields, collector)
             seen.add(hash(row))
-        except Skipped as reason:
-            collector.skip(str(reason))
+        except Skipped as skipped:
+            collector.skip(str(skipped))
         except Unusable as problem:
             is_cut = row == content  # sacct ends each line, so the file has lost its end
             cut = Unusable("the file is cut off in its last line; write it again", row[-40:])
