@@ -44,6 +44,7 @@ class World:
 WORLDS = {
     "tiny": World((1, 2, 4), (6, 3, 1), sigma=1.8, user_count=8),
     "lopsided": World(weights=(30, 15, 30, 15, 10), sigma=1.8),
+    "assorted": World((1, 2, 4, 8), (35, 15, 20, 15), sigma=1.1, median_s=2_400.0),
     "whole": World((8,), (1,), sigma=2.0),
     "singles": World((1,), (1,), sigma=2.0),
     "slow81": World((1, 4, 8, 16, 32), (30, 15, 25, 20, 10), sigma=1.8),
