@@ -3,9 +3,9 @@
     python benchmarks/hard_trace.py absurd 3 -o absurd-3.csv
 
 Each world is a mix of sizes for one of the clusters in networks/; run times are log-normal, of ten
-seconds to two days. `equal` has one time limit for all jobs, and `absurd` has zero, none, decades,
-"unlimited" and exact ones; `oneuser` has a user for each job, `arrays` has 60 jobs at a time, and
-`blink` has jobs of 10 s. Used by docs/results/order.md.
+seconds to two days, and differ least in `assorted`. `equal` has one time limit for all jobs, and
+`absurd` has zero, none, decades, "unlimited" and exact ones; `oneuser` has a user for each job,
+`arrays` has 60 jobs at a time, and `blink` has jobs of 10 s. Used by docs/results/order.md.
 """
 
 import csv
