@@ -38,7 +38,7 @@ class SpoolFollower:
         self._spool = SpoolReader(folder / SPOOL_FILE)
 
     async def run(self) -> None:
-        """Read new lines until cancelled; where the kernel does not watch the folder, by the clock."""
+        """Read new lines until cancelled: by the clock where the kernel does not watch the folder."""
         is_watched = True
         while True:
             try:

@@ -74,7 +74,9 @@ async def test_lines_are_read_though_the_kernel_watches_no_more_folders(
 
 async def until_reported(state: DaemonState, job_id: str) -> None:
     async with asyncio.timeout(60):
-        while JobId(job_id) not in state.reported_runs:
+        while True:
+            if JobId(job_id) in state.reported_runs:
+                return
             await asyncio.sleep(0.001)
 
 
