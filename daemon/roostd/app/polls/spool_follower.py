@@ -38,7 +38,7 @@ class SpoolFollower:
         self._spool = SpoolReader(folder / SPOOL_FILE)
 
     async def run(self) -> None:
-        """Read new lines until cancelled: by the clock where the kernel does not watch the folder."""
+        """Read new lines until cancelled, by the clock where the kernel watches no more folders."""
         is_watched = True
         while True:
             try:
