@@ -23,11 +23,12 @@ from roostd.app.observation.gpu_memory_meter import GpuMemoryMeter
 from roostd.app.observation.interference_keeper import InterferenceKeeper
 from roostd.app.observation.knowledge_keeper import KnowledgeKeeper
 from roostd.app.observation.link_meter import LinkMeter
-from roostd.app.observation.pair_teller import PairTeller
+from roostd.app.observation.pair_reporter import PairReporter
 from roostd.app.observation.past_jobs import PastJobs
 from roostd.app.observation.waste_meter import WasteMeter
 from roostd.app.polls.node_opt_in import NodeOptIn
 from roostd.app.polls.shadow_questions import ShadowQuestions
+from roostd.app.polls.short_runs import ShortRuns
 from roostd.app.polls.slurm_watch import SlurmWatch
 from roostd.app.promotion.policy_desk import PolicyDesk
 from roostd.app.promotion.policy_evaluator import ProcessEvaluator
@@ -119,7 +120,7 @@ class Assembly:
         folder = config.paths.state_dir
         self._links = LinkMeter(self.state, self._emit)
         self._interference = InterferenceKeeper(self.state, folder / "interference.json")
-        self._pairs = PairTeller(self.state, lambda: self.engines.plugins, self._emit)
+        self._pairs = PairReporter(self.state, lambda: self.engines.plugins, self._emit)
         self._waste = WasteMeter(
             self.state, folder / "waste.json", self._metrics.wasted, self._emit
         )
@@ -148,6 +149,11 @@ class Assembly:
             self._release_needless,
             config.paths.runtime_dir / SPOOL_FOLDER,
             self._adopt,
+            ShortRuns(
+                self.state,
+                lambda job_ids: self.applier.open_jobs(job_ids),
+                lambda job_ids: self.applier.close_jobs(job_ids),
+            ),
         )
         self.forecast_worker = ForecastWorker()
         self.forecaster = Forecaster(
@@ -180,6 +186,7 @@ class Assembly:
                 self.shadow.observe,
                 self.past_jobs.observe,
                 opt_in.observe,
+                self.watch.short_runs.observe,
             ),
         )
         self.servers = Servers(

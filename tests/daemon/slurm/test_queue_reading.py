@@ -15,16 +15,37 @@ from roost_engine.domain.model import NodeName
 from roost_slurm.text.partitions import Partition
 from roost_slurm.text.reservations import Reservation
 from roost_slurm.text.scheduling import Scheduling
-from roost_slurm.text.squeue import SlurmJobState
+from roost_slurm.text.squeue import QueuedJob, SlurmJobState
 from roostd.slurm.jobs import JobReader
 from roostd.slurm.port import QueueSnapshot
-from roostd.slurm.queue_view import SiteView
+from roostd.slurm.queue_reading import view
+from roostd.slurm.queue_view import SiteView, SlurmQueueView
 from roostd.slurm.rules.site_rules import SiteRules
 
 
 @pytest.fixture
 def watcher() -> Watcher:
     return Watcher()
+
+
+@pytest.mark.parametrize("task_count", [2, 200])
+def test_the_ids_of_an_array_are_made_once_however_many_tasks_it_has(
+    watcher: Watcher, monkeypatch: pytest.MonkeyPatch, task_count: int
+) -> None:
+    """A record of 20,000 tasks held the interpreter for a minute when each task made them."""
+    made: list[int] = []
+
+    def count(job: QueuedJob) -> tuple[str, ...]:
+        made.append(job.number)
+        return tuple(f"{job.array_number}_{task}" for task in job.task_ids)
+
+    monkeypatch.setattr(QueuedJob, "job_ids", property(count))
+    array = QueuedJob(number=9, array_number=9, task_ids=tuple(range(task_count)))
+    snapshot = QueueSnapshot(at_epoch_s=0.0, jobs=(array,))
+    found = view(snapshot, watcher.reader, [], watcher.view, 0.0, watcher.site)
+
+    assert len(found.unmanaged) == task_count
+    assert made == [9]
 
 
 # -- Slurm's own rules -------------------------------------------------------------------------
@@ -302,3 +323,27 @@ async def test_a_job_that_was_pinned_once_shows_slurms_newest_priority(watcher: 
         (event,) = await watcher.poll()
         assert isinstance(event, JobQueued | JobChanged)
         assert event.job.priority == priority
+
+
+# -- Arrays -------------------------------------------------------------------------------------
+
+
+async def test_an_array_s_record_is_read_once_for_all_its_tasks(watcher: Watcher) -> None:
+    (one,) = watcher.slurm.submit(gpus=2)
+    snapshot = await watcher.slurm.queue()
+    number = int(one)
+    (job,) = snapshot.jobs
+    record = replace(job, array_number=number, task_ids=tuple(range(50)))
+    read_count = 0
+
+    def count(_job: object) -> None:
+        nonlocal read_count
+        read_count += 1
+
+    reader = replace(watcher.reader, why_left=count)
+    jobs = replace(snapshot, jobs=(record,))
+    found = view(jobs, reader, [NodeName("n1")], SlurmQueueView(), 1.0)
+    assert read_count == 1
+    assert [spec.job_id for spec in found.waiting.values()] == list(found.waiting)
+    assert list(found.waiting) == [f"{number}_{task}" for task in range(50)]
+    assert not found.numbers

@@ -1,7 +1,6 @@
 """Carries out the engine's actions in Slurm, and reports refusals back to the engine."""
 
 import asyncio
-import contextlib
 import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -9,10 +8,10 @@ from functools import partial
 import structlog
 
 from roost_engine.domain.actions import PinStanding, Place, Preempt, ReleaseToSlurm, Unpin, Wait
-from roost_engine.domain.errors import SlurmError, UnknownJob
+from roost_engine.domain.errors import SlurmError
 from roost_engine.domain.events import Event, PlacementRefused
 from roost_engine.domain.model import JobId, Placement
-from roost_engine.job_record import JobRecord, JobState, StandingPin
+from roost_engine.job_record import JobState, StandingPin
 from roostd.app.actions.job_tasks import JobTasks
 from roostd.app.actions.late_pins import LatePins
 from roostd.app.actions.lease_renewal import LeaseRenewal
@@ -85,6 +84,7 @@ class Applier:
             self._pinned,
             self._eligible,
         )
+        self.open_jobs, self.close_jobs = self._releases.open_jobs, self._releases.close_jobs
         self._is_draining = False
 
     @property
@@ -146,8 +146,8 @@ class Applier:
         self._eligible.discard(job_id)
         self._releases.forget(job_id)
         self._leases.forget(job_id)
-        with contextlib.suppress(UnknownJob):
-            self._credentials.note(job_id, self._state.engine.find(job_id))
+        if (known := self._state.engine.known(job_id)) is not None:
+            self._credentials.note(job_id, known)
 
     async def renew(self, leased: Iterable[JobId]) -> None:
         """Renew the leases of all waiting jobs that are due: see LeasePlan.
@@ -160,7 +160,7 @@ class Applier:
             leased: jobs that only their lease keeps from starting, by the last poll; those that
                 Slurm would start first before the others.
         """
-        async with self._tasks.renewal:
+        async with self._tasks.alone():
             self._releases.retry()
             waiting = [one async for one in Slices().over(leased) if self._is_waiting(one)]
             for job_id in waiting:
@@ -188,7 +188,7 @@ class Applier:
         new = [job_id for job_id in leased if self._leases.is_new(job_id)]
         if not new:
             return
-        async with self._tasks.renewal:
+        async with self._tasks.alone():
             job_ids = [
                 job_id for job_id in new if self._is_waiting(job_id) and job_id not in self._pinned
             ]
@@ -213,16 +213,10 @@ class Applier:
         """Whether Slurm has not been asked to start the job since the last poll."""
         if job_id in self._tasks or self._releases.has(job_id):
             return False
-        record = self._record(job_id)
+        record = self._state.engine.managed(job_id)
         if record is None:
             return True  # the engine need not know a job that is held or depends on another
         return record.state is not JobState.PLACING and record.standing is None
-
-    def _record(self, job_id: JobId) -> JobRecord | None:
-        try:
-            return self._state.engine.record(job_id)
-        except UnknownJob:
-            return None
 
     def _submit_wait(self, action: Wait) -> None:
         if self._state.engine.record(action.job_id).is_binding:
@@ -234,7 +228,7 @@ class Applier:
 
     async def announce(self) -> None:
         """Write the reasons of waits that began or changed since the last call into Slurm."""
-        async with self._tasks.renewal:
+        async with self._tasks.alone():
             due = self._reasons.take()
             self._reasons.keep({one: why for one, why in due.items() if one in self._tasks})
             waiting = {job_id: reason for job_id, reason in due.items() if self._is_waiting(job_id)}
@@ -247,7 +241,7 @@ class Applier:
             self._tasks.add(job_id, lambda: self._foretell(job_id, text))
 
     async def _foretell(self, job_id: JobId, text: str) -> None:
-        record = self._record(job_id)
+        record = self._state.engine.managed(job_id)
         if record is not None and record.state is JobState.WAITING:
             with logged(self._metrics, "foretell"):
                 await self._slurm.foretell(job_id, text)
@@ -303,28 +297,19 @@ class Applier:
         self._poll(action.job_id)
 
     def _standing_pin(self, job_id: JobId) -> StandingPin | None:
-        record = self._record(job_id)
+        record = self._state.engine.managed(job_id)
         return None if record is None else record.standing
 
     async def _ask_for(self, job_id: JobId, placement: Placement, outcome: str) -> bool:
         """Ask Slurm for a placement, and report a refusal. Returns whether Slurm accepted it."""
         began_s = time.perf_counter()
-        lease_s = round(self._state.config.slurm.lease_s)
         is_eligible = job_id in self._eligible
         self._leases.note_short(job_id)
         asked = self._without_unsure_gpus(job_id, placement)
         try:
-            with self._late_pins.asking(job_id, placement):
-                if asked is not placement and job_id in self._pinned:
-                    await self._slurm.unpin(job_id, lease_s)  # a pin to nodes would keep the types
-                    is_eligible = False
-                await self._slurm.pin(
-                    job_id,
-                    asked,
-                    lease_s=lease_s,
-                    is_eligible=is_eligible,
-                    beside=self._partners(job_id),
-                )
+            async with self._tasks.beside_others():
+                with self._late_pins.asking(job_id, placement):
+                    await self._pin_in_slurm(job_id, placement, asked, is_eligible=is_eligible)
         except SlurmError as error:
             outcome = "gone" if isinstance(error, JobNotWaiting) else "refused"
             if isinstance(error, NodeClosed):
@@ -336,6 +321,18 @@ class Applier:
         self._metrics.pin_s.observe(time.perf_counter() - began_s)
         _log.info("job_pinned", job_id=job_id, standing=outcome == "standing")
         return True
+
+    async def _pin_in_slurm(
+        self, job_id: JobId, placement: Placement, asked: Placement, *, is_eligible: bool
+    ) -> None:
+        lease_s = round(self._state.config.slurm.lease_s)
+        if asked is not placement and job_id in self._pinned:
+            await self._slurm.unpin(job_id, lease_s)  # a pin to nodes would keep the types
+            is_eligible = False
+        partners = self._partners(job_id)
+        await self._slurm.pin(
+            job_id, asked, lease_s=lease_s, is_eligible=is_eligible, beside=partners
+        )
 
     def _partners(self, job_id: JobId) -> Sequence[JobId]:
         seats = self._state.engine.cluster.seats
@@ -360,10 +357,10 @@ class Applier:
 
     def _is_current(self, action: Place) -> bool:
         """Whether the engine still wants this placement: events since may have changed it."""
-        record = self._record(action.job_id)
-        if record is None:
+        record = self._state.engine.managed(action.job_id)
+        if record is None or record.state is not JobState.PLACING:
             return False
-        return record.state is JobState.PLACING and record.placement == action.placement
+        return record.placement == action.placement
 
     async def _unpin(self, job_id: JobId) -> None:
         """Take back the pin of a job that Slurm did not start, and lease the job again.

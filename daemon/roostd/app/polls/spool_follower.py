@@ -3,19 +3,25 @@
 A task of its own reads it; see the daemon's tasks in docs/architecture.md.
 """
 
+import asyncio
+import time
+from collections.abc import Iterable
 from pathlib import Path
 
 import structlog
 
-from roost_slurm.hooks.spool import SpoolReader
+from roost_engine.domain.errors import RoostError
+from roost_engine.domain.model import JobId
+from roost_slurm.hooks.spool import Ended, SpoolEvent, SpoolReader, Started
 from roostd.app.polls.awaited_changes import AwaitedChanges
-from roostd.app.polls.reported_jobs import note_reported
 from roostd.slurm.spool_watch import FolderWatch
-from roostd.state import DaemonState
+from roostd.state import DaemonState, ReportedRun
 
 _log = structlog.get_logger(__name__)
 
 SPOOL_FILE = "events"
+READ_EVERY_S, WATCH_AGAIN_S = 1.0, 60.0
+_WATCH_CURE = "raise fs.inotify.max_user_instances; until then the spool is read every second"
 
 
 class SpoolFollower:
@@ -32,12 +38,20 @@ class SpoolFollower:
         self._spool = SpoolReader(folder / SPOOL_FILE)
 
     async def run(self) -> None:
-        """Read new lines until cancelled.
+        """Read new lines until cancelled, by the clock where the kernel watches no more folders."""
+        is_watched = True
+        while True:
+            try:
+                folder = FolderWatch(self._folder)
+            except RoostError as error:
+                if is_watched:
+                    _log.error("spool_not_watched", error=str(error), cure=_WATCH_CURE)
+                is_watched = False
+                await self._read_by_clock()
+            else:
+                await self._follow(folder)
 
-        Raises:
-            RoostError: the kernel does not let the folder be watched.
-        """
-        folder = FolderWatch(self._folder)
+    async def _follow(self, folder: FolderWatch) -> None:
         try:
             while True:
                 await folder.changed.wait()
@@ -45,6 +59,13 @@ class SpoolFollower:
                 self._read()
         finally:
             folder.close()
+
+    async def _read_by_clock(self) -> None:
+        """Read every READ_EVERY_S, until it is time to try to watch the folder again."""
+        again_s = time.monotonic() + WATCH_AGAIN_S
+        while time.monotonic() < again_s:
+            await asyncio.sleep(READ_EVERY_S)
+            self._read()
 
     def _read(self) -> None:
         try:
@@ -56,3 +77,21 @@ class SpoolFollower:
             _log.warning("spool_lines_refused", count=drained.refused_count)
         self._awaited.note(drained.events)
         note_reported(self._state, drained.events)
+
+
+def note_reported(state: DaemonState, events: Iterable[SpoolEvent]) -> None:
+    """Store when jobs started and ended, of as many as the engine remembers ended jobs."""
+    now_s, kept = state.clock.now_s(), state.reported_runs
+    for event in events:
+        match event:
+            case Started(job_id):
+                kept.pop(JobId(job_id), None)
+                kept[JobId(job_id)] = ReportedRun(started_s=now_s)
+            case Ended(job_id):
+                before = kept.pop(JobId(job_id), None)
+                started_s = None if before is None else before.started_s
+                kept[JobId(job_id)] = ReportedRun(started_s=started_s, ended_s=now_s)
+            case _:
+                pass
+    while len(kept) > state.engine.config.ended_job_count:
+        del kept[next(iter(kept))]

@@ -13,7 +13,9 @@ from tests.daemon.app.watched_site import Site
 
 from roost_engine.domain.events import (
     JobChanged,
+    JobEnded,
     JobQueued,
+    JobStarted,
     NodeSeen,
     QuotasSeen,
     SharesSeen,
@@ -24,6 +26,7 @@ from roost_engine.domain.tier import Tier
 from roost_engine.testing.builders import node
 from roost_slurm.text.assoc_mgr import Association, AssocMgr
 from roost_slurm.text.partitions import Partition
+from roost_slurm.text.squeue import QueuedJob
 from roost_slurm.text.versions import SlurmVersion
 from roostd.app.polls import snapshot_reading
 from roostd.config.config import Config, Mode
@@ -443,6 +446,22 @@ async def test_a_long_queue_is_read_beside_the_loop_and_told_once(
     assert await site.look() == []
 
 
+@pytest.mark.parametrize("is_long", [False, True])
+async def test_the_tasks_of_one_array_make_a_long_queue(
+    site: Site, monkeypatch: pytest.MonkeyPatch, is_long: bool
+) -> None:
+    """squeue's record of an array is one, and reading it costs what its tasks cost."""
+    task_ids = tuple(range(snapshot_reading.LONG_QUEUE + is_long))
+    array = QueuedJob(number=9, array_number=9, task_ids=task_ids)
+
+    async def dump() -> QueueSnapshot:
+        return QueueSnapshot(at_epoch_s=0.0, jobs=(array,))
+
+    monkeypatch.setattr(site.slurm, "queue", dump)
+    await site.look()
+    assert site.watch.is_queue_long == is_long
+
+
 async def test_a_crowd_is_looked_at_less_often(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     await site.look()
     monkeypatch.setattr(site.watch, "_show", lambda look: _work(0.05))
@@ -490,3 +509,22 @@ async def test_a_fresh_engine_gets_the_readings_of_the_last_poll_unless_settings
     site.state.config = site.state.config.model_copy(update={"mode": Mode.ADVISE})
     list(site.watch.cluster_events())
     assert site.watch._view.waiting[job_id] is not read
+
+
+async def test_a_new_job_that_slurm_may_start_is_not_placed(site: Site) -> None:
+    """Its kind ran for a second, and no other job waits."""
+    for _ in range(8):
+        (job_id,) = site.slurm.submit(gpus_per_node=1)
+        await site.look()
+        site.watch.short_runs.observe(JobStarted(at_s=1.0, job_id=job_id, shares=()), ())
+        site.watch.short_runs.observe(JobEnded(at_s=2.0, job_id=job_id), ())
+        site.slurm.end(job_id)
+        await site.look()
+    site.parts.clock.at_s += 2.0
+    (job_id,) = site.slurm.submit(gpus_per_node=1)
+    assert await site.look() == ["JobWithdrawn"]
+    assert site.watch.short_runs.is_opened(job_id)
+
+    site.slurm.submit(gpus_per_node=2)
+    assert await site.look() == ["JobQueued", "JobQueued"]
+    assert not site.watch.short_runs.is_opened(job_id)
