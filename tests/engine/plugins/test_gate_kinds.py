@@ -24,6 +24,11 @@ def test_each_kind_makes_its_gate(kind: GateKind, gate: type[GatePolicy]) -> Non
     assert type(make_gate(gate_numbers(kind)).gate) is gate
 
 
+@pytest.mark.parametrize("kind", list(GateKind))
+def test_a_gate_has_the_name_of_its_kind(kind: GateKind) -> None:
+    assert make_gate(gate_numbers(kind)).gate.name == kind
+
+
 def test_only_the_gate_that_spares_uplinks_waits_for_a_rack_because_of_them() -> None:
     assert gate_numbers(GateKind.DELAY) == DelayConfig(uplink_frac=0.0)
     assert gate_numbers(GateKind.UPLINK_DELAY) == DelayConfig(uplink_frac=0.1)
