@@ -11,6 +11,7 @@ from math import inf
 
 from roost_engine.domain.model import JobId, JobSpec
 from roost_engine.engine import Engine
+from roost_engine.forecast.limit_evidence import ObservedRun
 from roost_engine.job_record import JobRecord, JobState
 from roost_engine.policies.protocols import KeyedOrder, SortKey
 from roost_engine.policies.slots import key_if_answered
@@ -38,6 +39,7 @@ class LoggedArrival:
         key: by which the order sorted it; of an order without keys behind all others.
         time_parts: which parts of the key grow with the time of submission.
         run_s: how long it ran; None: it has not ended, or never ran.
+        ran: what it showed by its end; None: as above.
     """
 
     job: JobSpec
@@ -46,6 +48,12 @@ class LoggedArrival:
     key: SortKey
     time_parts: tuple[int, ...]
     run_s: float | None = None
+    ran: ObservedRun | None = None
+
+    def observed(self, done_s: float, *, has_ended: bool) -> ObservedRun:
+        """Return what the job shows once it has run for so many seconds at full speed."""
+        limit_s = self.job.time_limit_s
+        return ObservedRun.of(limit_s, self.times, done_s, has_ended=has_ended)
 
 
 class ArrivalLog:
@@ -69,6 +77,15 @@ class ArrivalLog:
 
     def __len__(self) -> int:
         return len(self._arrivals)
+
+    def observed(self, past: LoggedArrival, engine: Engine, at_s: float) -> ObservedRun | None:
+        """Return what a job of the log shows by now; None: it has not run."""
+        if past.ran is not None or past.job.job_id not in self._open:
+            return past.ran
+        record = engine.find(past.job.job_id).under_roost
+        if record is None or record.state is not JobState.RUNNING:
+            return None
+        return past.observed(done_s(record, at_s), has_ended=False)
 
     def history(self, engine: Engine) -> RunTimeHistory:
         """Return what is known of run times: by the engine's policies, or else by the log."""
@@ -124,6 +141,7 @@ class ArrivalLog:
         arrival = self._open.pop(record.job_id)
         if record.ended_s is not None and record.started_s is not None:
             arrival.run_s = record.run_s(record.ended_s)
+            arrival.ran = arrival.observed(done_s(record, record.ended_s), has_ended=True)
 
     def _learn(self, record: JobRecord) -> None:
         """Report what became of a job to the log's own history.

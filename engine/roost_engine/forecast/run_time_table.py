@@ -1,7 +1,7 @@
 """Run times of many jobs at once: a life table for each, and quantiles of all in one call."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,6 +56,12 @@ class RunTimeTable:
         whole_s = np.where(1.0 - gone < _OLDER_THAN_ALL, age_s * (1.0 + 2.0 * fracs), whole_s)
         rest_s: NDArray[np.float64] = np.minimum(whole_s, self.limit_s) - age_s
         return np.maximum(rest_s, _SHORTEST_S)
+
+    def median_s(self) -> NDArray[np.float64]:
+        """Return the medians of whole run times, float64 [job], as if there were no limits."""
+        count = len(self.age_s)
+        whole = replace(self, age_s=np.zeros(count), limit_s=np.full(count, np.inf))
+        return whole.rest_s(np.full(count, 0.5))
 
     def _ended_at(
         self, jobs: NDArray[np.int64], band: NDArray[np.int64], age_s: NDArray[np.float64]
