@@ -275,11 +275,11 @@ class _Reading:
 
     def _why_blocked(self, job: QueuedJob) -> str | None:
         if job.priority == 0 and not is_held_by_pin(job.reason, job.admin_comment):
-            return "is held"
+            return "is held: scontrol release frees it"
         if job.dependency:
             return f"depends on {job.dependency}"[:LONGEST_REASON]
         if not self._arrays.take(job.array_number):
-            return "its array has as many tasks running as it may"
+            return "as many tasks of its array come before it as may run at a time"
         return None
 
     def _settle_until_s(self, job: QueuedJob, job_id: JobId) -> float | None:
