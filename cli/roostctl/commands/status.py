@@ -170,4 +170,3 @@ def slot_fault(entry: pb.SlotPolicy) -> str:
     """Return how often the policy of a slot has failed, and why it failed last."""
     why = f": {safe_text(entry.last_fault)}" if entry.last_fault else ""
     return f"failed {counted(entry.fault_count, 'time')}, the heuristic answered{why}"
-

@@ -21,7 +21,8 @@ from roost_engine.job_record import JobState, KnownJob
 from roost_engine.queue.outlook import Outlook
 from roost_proto.v1 import operator_pb2 as pb
 from roostd.ops.slices import Slices
-from roostd.rpc.messages import daemon_status, explanations, nodes, timers
+from roostd.rpc.errors import NoForecast
+from roostd.rpc.messages import daemon_status, eta, explanations, nodes, timers
 from roostd.rpc.messages.jobs import listed_job
 from roostd.rpc.messages.outlook import outlooks
 from roostd.state import DaemonState
@@ -62,20 +63,33 @@ async def build(state: DaemonState) -> str:
     return f'{text[:-1]}, "nodes": [{", ".join(nodes)}], "jobs": [{", ".join(listed)}]}}'
 
 
-def message_document(message: pb.Timer | pb.Job | pb.Status | pb.Explanation) -> Document:
+def message_document(
+    message: pb.Timer | pb.Job | pb.Status | pb.Explanation | pb.ExpectedTime,
+) -> Document:
     """Return a message as JSON's types, with the names of operator.proto and all its fields."""
     return MessageToDict(
         message, preserving_proto_field_name=True, always_print_fields_with_no_presence=True
     )
 
 
-def explanation(state: DaemonState, job_id: JobId) -> pb.Explanation:
-    """Return why a job is where it is.
+def job_document(state: DaemonState, job_id: JobId) -> Document:
+    """Return why a job is where it is, and when it is expected to start, where it waits.
 
     Raises:
         UnknownJob: neither the engine nor Slurm's queue has it.
     """
-    return explanations.explanation(state, job_id)
+    found = message_document(explanations.explanation(state, job_id))
+    return found | {"expected_start": _expected_start(state, job_id)}
+
+
+def _expected_start(state: DaemonState, job_id: JobId) -> Document | None:
+    """Return the interval of a job's start; None: there is no fresh forecast of it."""
+    try:
+        answer = eta.response(state, job_id)
+    except (NoForecast, UnknownJob):
+        return None
+    (one,) = answer.etas
+    return None if answer.fault or not one.HasField("start") else message_document(one.start)
 
 
 def _head(state: DaemonState) -> Document:

@@ -11,7 +11,7 @@ from math import inf
 
 from roost_engine.domain.model import JobId, JobSpec
 from roost_engine.engine import Engine
-from roost_engine.forecast.limit_evidence import ObservedRun
+from roost_engine.forecast.limit_evidence import ObservedRun, limit_band, observed_run
 from roost_engine.job_record import JobRecord, JobState
 from roost_engine.policies.protocols import KeyedOrder, SortKey
 from roost_engine.policies.slots import key_if_answered
@@ -40,6 +40,7 @@ class LoggedArrival:
         time_parts: which parts of the key grow with the time of submission.
         run_s: how long it ran; None: it has not ended, or never ran.
         ran: what it showed by its end; None: as above.
+        band: of its limit; None: not asked for yet.
     """
 
     job: JobSpec
@@ -49,11 +50,13 @@ class LoggedArrival:
     time_parts: tuple[int, ...]
     run_s: float | None = None
     ran: ObservedRun | None = None
+    band: int | None = None
 
     def observed(self, done_s: float, *, has_ended: bool) -> ObservedRun:
         """Return what the job shows once it has run for so many seconds at full speed."""
-        limit_s = self.job.time_limit_s
-        return ObservedRun.of(limit_s, self.times, done_s, has_ended=has_ended)
+        if self.band is None:
+            self.band = limit_band(self.job.time_limit_s, self.times)
+        return observed_run(self.band, self.times, done_s, has_ended=has_ended)
 
 
 class ArrivalLog:

@@ -69,7 +69,9 @@ def test_an_order_that_is_slurm_s_own_is_named_once(operator: FakeOperator, run:
 def test_a_job_that_is_left_to_slurm_says_where_to_ask(operator: FakeOperator, run: Run) -> None:
     job = build_job("8", pb.JOB_STATE_LET_GO, reason="asks for whole nodes")
     text = explained(run, operator, job, pb.Explanation())
-    assert "left to plain Slurm: asks for whole nodes. When it starts: squeue --start -j 8\n" in text
+    assert (
+        "left to plain Slurm: asks for whole nodes. When it starts: squeue --start -j 8\n" in text
+    )
 
 
 def test_exclusions_come_by_the_number_of_nodes(operator: FakeOperator, run: Run) -> None:

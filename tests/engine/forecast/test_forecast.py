@@ -69,7 +69,9 @@ def outcome(start_s: float, until_s: float = 1e6) -> Outcome:
 
 
 def test_the_end_of_a_running_job_is_not_a_matter_of_the_draws() -> None:
-    found = snapshot(free=[0], wishes=[], running=[running("r", (0, 1))], running_times=[any_time()])
+    found = snapshot(
+        free=[0], wishes=[], running=[running("r", (0, 1))], running_times=[any_time()]
+    )
     few, many = (of(found, draws=draws, seed=draws).jobs[JobId("r")].end for draws in (3, 20))
     assert few == many
     assert few.low_s < few.median_s < few.high_s
@@ -78,7 +80,9 @@ def test_the_end_of_a_running_job_is_not_a_matter_of_the_draws() -> None:
 def test_a_running_job_that_is_slow_ends_later() -> None:
     slow = replace(running("r", (0, 1)), speed_frac=0.5)
     ends = [
-        of(snapshot(free=[0], wishes=[], running=[job], running_times=[any_time()])).jobs[JobId("r")].end
+        of(snapshot(free=[0], wishes=[], running=[job], running_times=[any_time()]))
+        .jobs[JobId("r")]
+        .end
         for job in (running("r", (0, 1)), slow)
     ]
     assert ends[1].median_s == pytest.approx(2.0 * ends[0].median_s)

@@ -7,7 +7,12 @@ import numpy as np
 import pytest
 from tests.engine.forecast.scenes import any_time, ends_in
 
-from roost_engine.forecast.limit_evidence import LimitEvidence, ObservedRun
+from roost_engine.forecast.limit_evidence import (
+    LimitEvidence,
+    ObservedRun,
+    limit_band,
+    observed_run,
+)
 from roost_engine.forecast.run_time_table import RunTimeTable
 
 HOUR_S = 3_600.0
@@ -17,7 +22,7 @@ LONG_S, SHORT_S = 40.0 * MEDIAN_S, 1.5 * MEDIAN_S
 
 
 def ran(limit_s: float | None, run_s: float, *, has_ended: bool = True) -> ObservedRun:
-    return ObservedRun.of(limit_s, TIMES, run_s, has_ended=has_ended)
+    return observed_run(limit_band(limit_s, TIMES), TIMES, run_s, has_ended=has_ended)
 
 
 def medians_s(runs: Sequence[ObservedRun], *limits_s: float) -> list[float]:
