@@ -11,7 +11,6 @@ from math import inf
 
 from roost_engine.domain.model import JobId, JobSpec
 from roost_engine.engine import Engine
-from roost_engine.forecast.limit_evidence import ObservedRun, limit_band, observed_run
 from roost_engine.job_record import JobRecord, JobState
 from roost_engine.policies.protocols import KeyedOrder, SortKey
 from roost_engine.policies.slots import key_if_answered
@@ -39,8 +38,7 @@ class LoggedArrival:
         key: by which the order sorted it; of an order without keys behind all others.
         time_parts: which parts of the key grow with the time of submission.
         run_s: how long it ran; None: it has not ended, or never ran.
-        ran: what it showed by its end; None: as above.
-        band: of its limit; None: not asked for yet.
+        done_s: the same in seconds at full speed.
     """
 
     job: JobSpec
@@ -49,14 +47,7 @@ class LoggedArrival:
     key: SortKey
     time_parts: tuple[int, ...]
     run_s: float | None = None
-    ran: ObservedRun | None = None
-    band: int | None = None
-
-    def observed(self, done_s: float, *, has_ended: bool) -> ObservedRun:
-        """Return what the job shows once it has run for so many seconds at full speed."""
-        if self.band is None:
-            self.band = limit_band(self.job.time_limit_s, self.times)
-        return observed_run(self.band, self.times, done_s, has_ended=has_ended)
+    done_s: float | None = None
 
 
 class ArrivalLog:
@@ -81,14 +72,14 @@ class ArrivalLog:
     def __len__(self) -> int:
         return len(self._arrivals)
 
-    def observed(self, past: LoggedArrival, engine: Engine, at_s: float) -> ObservedRun | None:
-        """Return what a job of the log shows by now; None: it has not run."""
-        if past.ran is not None or past.job.job_id not in self._open:
-            return past.ran
+    def age_s(self, past: LoggedArrival, engine: Engine, at_s: float) -> float | None:
+        """Return for how long a job of the log has run, at full speed; None: it has not run."""
+        if past.done_s is not None or past.job.job_id not in self._open:
+            return past.done_s
         record = engine.find(past.job.job_id).under_roost
         if record is None or record.state is not JobState.RUNNING:
             return None
-        return past.observed(done_s(record, at_s), has_ended=False)
+        return done_s(record, at_s)
 
     def history(self, engine: Engine) -> RunTimeHistory:
         """Return what is known of run times: by the engine's policies, or else by the log."""
@@ -144,7 +135,7 @@ class ArrivalLog:
         arrival = self._open.pop(record.job_id)
         if record.ended_s is not None and record.started_s is not None:
             arrival.run_s = record.run_s(record.ended_s)
-            arrival.ran = arrival.observed(done_s(record, record.ended_s), has_ended=True)
+            arrival.done_s = done_s(record, record.ended_s)
 
     def _learn(self, record: JobRecord) -> None:
         """Report what became of a job to the log's own history.

@@ -8,7 +8,7 @@ from roost_engine.domain.errors import UnknownJob
 from roost_engine.domain.model import JobId, JobSpec, NodeShare, Shape
 from roost_engine.engine import Engine
 from roost_engine.forecast.arrival_log import ArrivalLog, LoggedArrival, TimesCache, future_key
-from roost_engine.forecast.limit_evidence import LimitEvidence, ObservedRun
+from roost_engine.forecast.limit_evidence import LimitEvidence
 from roost_engine.forecast.run_time_table import RunTimeTable
 from roost_engine.forecast.snapshot import (
     Displacing,
@@ -74,17 +74,22 @@ def survey(engine: Engine, log: ArrivalLog, at_s: float) -> Generator[None, None
             waiting.append(_waiting(engine, wishes, cache, job, times))
             waiting_times.append(times)
     arrivals, arrival_times = list[PastArrival](), list[RunTimes]()
-    runs, open_limits_s = list[ObservedRun](), list[float]()
+    ran, ran_times, open_limits_s = list[LoggedArrival](), list[RunTimes](), list[float]()
     for count, past in enumerate(list(log)):
         if count % _AT_ONCE == _AT_ONCE - 1:
             yield
         arrivals.append(_arrival(past, wishes, len(arrival_times)))
-        if (ran := log.observed(past, engine, at_s)) is not None:
-            runs.append(ran)
+        if (age_s := log.age_s(past, engine, at_s)) is not None:
+            ran.append(past)
+            ran_times.append(cache.times(past.job, age_s, at_s))
         if past.run_s is None:
             arrival_times.append(past.times)
             open_limits_s.append(_limit(past.job))
-    limits = LimitEvidence(runs)
+    limits = LimitEvidence(
+        RunTimeTable.of(ran_times),
+        [_limit(past.job) for past in ran],
+        [past.done_s is not None for past in ran],
+    )
     return Snapshot(
         at_s=at_s,
         free=_free(engine.cluster),
@@ -93,7 +98,7 @@ def survey(engine: Engine, log: ArrivalLog, at_s: float) -> Generator[None, None
         wishes=tuple(wishes.found),
         waiting=tuple(waiting),
         waiting_times=limits.applied(
-            RunTimeTable.of(waiting_times), (job.limit_s for job in waiting)
+            RunTimeTable.of(waiting_times), [job.limit_s for job in waiting]
         ),
         running=tuple(running),
         running_times=limits.applied(RunTimeTable.of(running_times), running_limits_s),

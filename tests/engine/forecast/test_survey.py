@@ -119,9 +119,9 @@ def test_waiting_and_running_jobs_of_a_limit_run_as_long_as_others_of_such_a_lim
         runs(f"short {number}", 4_000.0, 60.0, at_s)
         runs(f"long {number}", 64_000.0, 900.0, at_s + 1_000.0)
     for name, limit_s in (("s", 4_000.0), ("l", 64_000.0)):
-        spec = job(name, gpus=3, user_id=-1, time_limit_s=limit_s)
+        spec = job(name, gpus=2, user_id=-1, time_limit_s=limit_s)
         engine.step(JobQueued(at_s=90_000.0, job=spec))
-    engine.step(JobStarted(at_s=90_000.0, job_id=JobId("l"), shares=(share("n2", 1, 2, 3),)))
+    engine.step(JobStarted(at_s=90_000.0, job_id=JobId("l"), shares=(share("n2", 1, 2),)))
 
     found = complete(survey(engine, log, 90_000.0))
 
