@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from roost_engine.forecast.run_time_table import RunTimeTable
 
-_FEW_COUNT = 4.0  # so many jobs of each band count as if the history had been right
+_FEW_COUNT = 4.0  # so many jobs of what is assumed count beside those observed
 _LIMIT_EDGES = 2.0 ** np.arange(-2, 18)  # of limit over expected median run time
 _BAND_COUNT = len(_LIMIT_EDGES) + 2  # in the last no job has a limit
 # Finer where run times are long: they last for as long as all others together.
@@ -53,11 +53,12 @@ class LimitEvidence:
         )
         # A job that still runs has come through the steps before its own, and not through that.
         entered = np.cumsum(came[:, ::-1], axis=1)[:, ::-1] - (came - ended)
-        hazards = (ended + _FEW_COUNT * _PRIOR) / (entered + _FEW_COUNT)
+        # A band of few jobs is taken to be like all bands, and these, if few, to be as expected.
+        pooled = (ended.sum(axis=0) + _FEW_COUNT * _PRIOR) / (entered.sum(axis=0) + _FEW_COUNT)
+        hazards = (ended + _FEW_COUNT * pooled) / (entered + _FEW_COUNT)
         left = np.cumprod(1.0 - hazards, axis=1)
         self._ended_fracs = np.concatenate((np.zeros((_BAND_COUNT, 1)), 1.0 - left), axis=1)
         self._ended_fracs[:, -1] = 1.0
-        self._is_known = came.sum(axis=1) > 0.0
 
     def applied(self, table: RunTimeTable, limits_s: Sequence[float]) -> RunTimeTable:
         """Return run times that count the limits too.
@@ -72,10 +73,8 @@ class LimitEvidence:
         bands = _bands(limit_s, table.median_s())
         ended_fracs = table.ended_fracs.copy()
         for band in np.unique(bands):
-            if self._is_known[band]:
-                rows = bands == band
-                found = np.interp(ended_fracs[rows], _SHARES, self._ended_fracs[band])
-                ended_fracs[rows] = found
+            rows = bands == band
+            ended_fracs[rows] = np.interp(ended_fracs[rows], _SHARES, self._ended_fracs[band])
         limit_s = np.minimum(table.limit_s, limit_s)  # Slurm ends a job there, whatever is known
         return replace(table, ended_fracs=ended_fracs, limit_s=limit_s)
 
