@@ -86,10 +86,6 @@ class ProbeBoard:
         """Return the newest report of a node; None: it never had a probe."""
         return self._reports.get(node)
 
-    def reports(self) -> Iterator[NodeReport]:
-        """Yield the newest report of every node that ever had a probe."""
-        return iter(self._reports.values())
-
     @property
     def node_count(self) -> int:
         """The number of nodes that ever had a probe."""

@@ -4,16 +4,10 @@ import re
 from math import inf
 
 import pytest
-from tests.simulator.hand_worked import NO_INFORMATION
 
 from roost_engine.engine import EngineConfig, Passing
-from roost_sim.catalogue.compositions import (
-    POLICIES,
-    PolicyNameError,
-    Regime,
-    find_policy,
-)
-from roost_sim.errors import SimError
+from roost_sim.catalogue.compositions import POLICIES, PolicyNameError, find_policy
+from roost_sim.worlds.fidelity import Regime
 
 SHORT_NAMES = (
     *("fifo", "sjf", "srtf", "las", "srsf", "drf", "tetris", "optimus", "themis", "gandiva"),
@@ -57,15 +51,6 @@ def test_parts_left_off_take_the_default() -> None:
     assert patient.engine_config(EngineConfig(patience_s=5.0)) == EngineConfig(patience_s=5.0)
 
 
-def test_agents_may_be_kept_from_forwarding() -> None:
-    shared, alone = (
-        find_policy(f"fifo+consolidation-4{end}").engine_config(EngineConfig())
-        for end in ("", "-alone")
-    )
-    assert (shared.agents, shared.forwards) == (4, True)
-    assert (alone.agents, alone.forwards) == (4, False)
-
-
 @pytest.mark.parametrize(
     ("name", "complaint"),
     [
@@ -78,16 +63,3 @@ def test_agents_may_be_kept_from_forwarding() -> None:
 def test_a_wrong_name_says_what_is_nearest(name: str, complaint: str) -> None:
     with pytest.raises(PolicyNameError, match=re.escape(complaint)):
         find_policy(name)
-
-
-@pytest.mark.parametrize(
-    ("name", "complaint"),
-    [
-        ("fifo+strict+model:/none.onnx", "/none.onnx: none.json cannot be read"),
-        ("fifo+strict+patient-model:", "names no file of its model; want model:FILE"),
-        ("selector:/none.onnx+strict", "/none.onnx: none.json cannot be read"),
-    ],
-)
-def test_a_model_that_cannot_be_loaded_is_named(name: str, complaint: str) -> None:
-    with pytest.raises(SimError, match=re.escape(complaint)):
-        find_policy(name).build(NO_INFORMATION)

@@ -40,10 +40,8 @@ def jobs(state: DaemonState, include_ended: bool) -> Iterator[pb.Job]:
 
 def _has_ended(state: DaemonState, job_id: JobId) -> bool:
     """Return whether the engine remembers a job as ended."""
-    try:
-        return state.engine.find(job_id).state is JobState.ENDED
-    except UnknownJob:
-        return False
+    found = state.engine.known(job_id)
+    return found is not None and found.state is JobState.ENDED
 
 
 def job(state: DaemonState, job_id: JobId) -> pb.Job:

@@ -6,7 +6,6 @@ from itertools import pairwise
 import grpc
 import structlog
 
-from roost_engine.domain.errors import UnknownJob
 from roost_engine.domain.events import SpeedSeen
 from roost_engine.domain.model import JobId, NodeName
 from roost_engine.domain.topology import LinkMatrix
@@ -84,9 +83,8 @@ class PlacementService(pb_grpc.PlacementServicer):
         await self._check_caller(request.node, context)
         state = self._state
         job_id = state.job_ids.get(request.slurm_job_id, JobId(str(request.slurm_job_id)))
-        try:
-            record = state.engine.record(job_id)
-        except UnknownJob:
+        record = state.engine.managed(job_id)
+        if record is None:
             return pb.ProgressAck(reason="Roost does not know this job")
         if request.node not in {share.node for share in record.shares}:
             return pb.ProgressAck(reason=f"the job does not run on {request.node}")
@@ -116,11 +114,8 @@ class PlacementService(pb_grpc.PlacementServicer):
         """Return a job's planned GPUs on a node; None where Roost did not place the job."""
         state = self._state
         job_id = state.job_ids.get(slurm_job_id, JobId(str(slurm_job_id)))
-        try:
-            record = state.engine.find(job_id)
-        except UnknownJob:
-            return None
-        if not _is_bound(record):
+        record = state.engine.known(job_id)
+        if record is None or not _is_bound(record):
             return None
         place = state.place(job_id, record)
         return None if place is None else dict(place.placement.by_node()).get(node)
