@@ -38,7 +38,6 @@ class LoggedArrival:
         key: by which the order sorted it; of an order without keys behind all others.
         time_parts: which parts of the key grow with the time of submission.
         run_s: how long it ran; None: it has not ended, or never ran.
-        done_s: the same in seconds at full speed.
     """
 
     job: JobSpec
@@ -47,7 +46,6 @@ class LoggedArrival:
     key: SortKey
     time_parts: tuple[int, ...]
     run_s: float | None = None
-    done_s: float | None = None
 
 
 class ArrivalLog:
@@ -71,15 +69,6 @@ class ArrivalLog:
 
     def __len__(self) -> int:
         return len(self._arrivals)
-
-    def age_s(self, past: LoggedArrival, engine: Engine, at_s: float) -> float | None:
-        """Return for how long a job of the log has run, at full speed; None: it has not run."""
-        if past.done_s is not None or past.job.job_id not in self._open:
-            return past.done_s
-        record = engine.find(past.job.job_id).under_roost
-        if record is None or record.state is not JobState.RUNNING:
-            return None
-        return done_s(record, at_s)
 
     def history(self, engine: Engine) -> RunTimeHistory:
         """Return what is known of run times: by the engine's policies, or else by the log."""
@@ -135,7 +124,6 @@ class ArrivalLog:
         arrival = self._open.pop(record.job_id)
         if record.ended_s is not None and record.started_s is not None:
             arrival.run_s = record.run_s(record.ended_s)
-            arrival.done_s = done_s(record, record.ended_s)
 
     def _learn(self, record: JobRecord) -> None:
         """Report what became of a job to the log's own history.

@@ -1,7 +1,7 @@
 """Run times of many jobs at once: a life table for each, and quantiles of all in one call."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,7 +44,9 @@ class RunTimeTable:
         Args:
             fracs: float64 [job], 0 to 1: of the jobs that came so far, this share ends earlier.
         """
-        age_s, jobs, gone = self.age_s, np.arange(len(self.age_s)), self.ended_frac()
+        age_s, jobs = self.age_s, np.arange(len(self.age_s))
+        own = np.maximum(np.searchsorted(_STARTS_S, age_s, side="right") - 1, 0)
+        gone = self._ended_at(jobs, own, age_s)
         wanted = gone + fracs * (1.0 - gone)
         band = np.minimum((self.ended_fracs < wanted[:, None]).sum(axis=1), BAND_COUNT - 1)
         before, share = self._band(jobs, band)
@@ -54,18 +56,6 @@ class RunTimeTable:
         whole_s = np.where(1.0 - gone < _OLDER_THAN_ALL, age_s * (1.0 + 2.0 * fracs), whole_s)
         rest_s: NDArray[np.float64] = np.minimum(whole_s, self.limit_s) - age_s
         return np.maximum(rest_s, _SHORTEST_S)
-
-    def ended_frac(self) -> NDArray[np.float64]:
-        """Return which share of the jobs like each have ended by its age, float64 [job]."""
-        age_s = self.age_s
-        own = np.maximum(np.searchsorted(_STARTS_S, age_s, side="right") - 1, 0)
-        return self._ended_at(np.arange(len(age_s)), own, age_s)
-
-    def median_s(self) -> NDArray[np.float64]:
-        """Return the medians of whole run times, float64 [job], as if there were no limits."""
-        count = len(self.age_s)
-        whole = replace(self, age_s=np.zeros(count), limit_s=np.full(count, np.inf))
-        return whole.rest_s(np.full(count, 0.5))
 
     def _ended_at(
         self, jobs: NDArray[np.int64], band: NDArray[np.int64], age_s: NDArray[np.float64]

@@ -7,7 +7,6 @@ from roost_engine.cluster.cluster import Cluster
 from roost_engine.domain.model import JobId, JobSpec, NodeShare, Shape
 from roost_engine.engine import Engine
 from roost_engine.forecast.arrival_log import ArrivalLog, LoggedArrival, TimesCache, future_key
-from roost_engine.forecast.limit_evidence import LimitEvidence
 from roost_engine.forecast.run_time_table import RunTimeTable
 from roost_engine.forecast.snapshot import (
     Displacing,
@@ -56,7 +55,6 @@ def survey(engine: Engine, log: ArrivalLog, at_s: float) -> Generator[None, None
     wishes, cache = _Wishes(engine, rule), TimesCache(log.history(engine))
     waiting, waiting_times = list[WaitingJob](), list[RunTimes]()
     running, running_times = list[RunningJob](), list[RunTimes]()
-    running_limits_s = list[float]()
     limit_ends_s = {job_id: end_s for end_s, job_id in engine.limit_ends(at_s)}
     for count, (job_id, record) in enumerate(list(engine.known_jobs())):
         if count % _AT_ONCE == _AT_ONCE - 1:
@@ -66,29 +64,17 @@ def survey(engine: Engine, log: ArrivalLog, at_s: float) -> Generator[None, None
             end_s = limit_ends_s.get(job_id, inf)
             running.append(_running(wishes, cache, job_id, record, held, end_s, at_s))
             running_times.append(_rest(cache, record, held, at_s))
-            job = record.under_roost
-            running_limits_s.append(inf if job is None else _limit(job.spec))
         elif record.state in _WAITING and (job := record.under_roost):
             times = cache.times(job.spec, done_s(job, at_s), at_s)
             waiting.append(_waiting(engine, wishes, cache, job, times))
             waiting_times.append(times)
     arrivals, arrival_times = list[PastArrival](), list[RunTimes]()
-    ran, ran_times, open_limits_s = list[LoggedArrival](), list[RunTimes](), list[float]()
     for count, past in enumerate(list(log)):
         if count % _AT_ONCE == _AT_ONCE - 1:
             yield
         arrivals.append(_arrival(past, wishes, len(arrival_times)))
-        if (age_s := log.age_s(past, engine, at_s)) is not None:
-            ran.append(past)
-            ran_times.append(cache.times(past.job, age_s, at_s))
         if past.run_s is None:
             arrival_times.append(past.times)
-            open_limits_s.append(_limit(past.job))
-    limits = LimitEvidence(
-        RunTimeTable.of(ran_times),
-        [_limit(past.job) for past in ran],
-        [past.done_s is not None for past in ran],
-    )
     return Snapshot(
         at_s=at_s,
         free=_free(engine.cluster),
@@ -96,14 +82,12 @@ def survey(engine: Engine, log: ArrivalLog, at_s: float) -> Generator[None, None
         passing=engine.config.passing,
         wishes=tuple(wishes.found),
         waiting=tuple(waiting),
-        waiting_times=limits.applied(
-            RunTimeTable.of(waiting_times), [job.limit_s for job in waiting]
-        ),
+        waiting_times=RunTimeTable.of(waiting_times),
         running=tuple(running),
-        running_times=limits.applied(RunTimeTable.of(running_times), running_limits_s),
+        running_times=RunTimeTable.of(running_times),
         arrivals=tuple(arrivals),
         arrivals_since_s=log.since_s,
-        arrival_times=limits.applied(RunTimeTable.of(arrival_times), open_limits_s),
+        arrival_times=RunTimeTable.of(arrival_times),
         quotas=tuple(engine.quota_left(quota) for quota in wishes.quotas),
         displacing=None if rule is None else _displacing(rule),
     )

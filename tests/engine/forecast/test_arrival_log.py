@@ -47,19 +47,6 @@ def test_a_job_that_came_and_ended_between_two_polls_is_logged_with_its_run_time
     assert [(past.job.job_id, past.at_s, past.run_s) for past in log] == [("1", 10.0, 100.0)]
 
 
-def test_a_job_has_an_age_while_it_runs_and_keeps_it_once_it_has_ended() -> None:
-    engine, log = engine_of(), ArrivalLog(0.0)
-    engine.step(JobQueued(at_s=10.0, job=job("1", gpus=2, time_limit_s=600.0)))
-    observe(log, engine, 20.0)
-    (past,) = log
-    assert log.age_s(past, engine, 20.0) is None
-    engine.step(JobStarted(at_s=30.0, job_id=JobId("1"), shares=(share("n1", 0, 1),)))
-    assert log.age_s(past, engine, 60.0) == 30.0
-    engine.step(JobEnded(at_s=630.0, job_id=JobId("1")))
-    observe(log, engine, 640.0)
-    assert log.age_s(past, engine, 9_999.0) == past.done_s == 600.0
-
-
 def test_a_job_is_logged_once_and_its_end_is_seen_later() -> None:
     engine, log = engine_of(), ArrivalLog(0.0)
     engine.step(JobQueued(at_s=10.0, job=job("1", gpus=2)))

@@ -1,6 +1,5 @@
 """A snapshot shows the engine's queue, and taking it changes nothing."""
 
-from collections.abc import Generator
 from dataclasses import replace
 from math import inf
 
@@ -24,10 +23,7 @@ def take(engine: Engine, at_s: float = 100.0) -> Snapshot:
     log = ArrivalLog(0.0)
     for _ in log.observe(engine, at_s):
         pass
-    return complete(survey(engine, log, at_s))
-
-
-def complete(steps: Generator[None, None, Snapshot]) -> Snapshot:
+    steps = survey(engine, log, at_s)
     while True:
         try:
             next(steps)
@@ -98,36 +94,6 @@ def test_a_node_list_counts(engine: Engine) -> None:
     engine.step(JobQueued(at_s=50.0, job=job("2", gpus=4, required=["n1"])))
     found = take(engine)
     assert found.wishes[found.waiting[0].wish].parts == (Part(1, 4, 0b01),)
-
-
-def test_waiting_and_running_jobs_of_a_limit_run_as_long_as_others_of_such_a_limit(
-    engine: Engine,
-) -> None:
-    """History counts a limit only for jobs of one user and name: these here have no user."""
-    log = ArrivalLog(0.0)
-
-    def runs(name: str, limit_s: float, run_s: float, at_s: float) -> None:
-        spec = job(name, gpus=2, user_id=-1, time_limit_s=limit_s)
-        engine.step(JobQueued(at_s=at_s, job=spec))
-        engine.step(JobStarted(at_s=at_s, job_id=JobId(name), shares=(share("n2", 1, 2),)))
-        engine.step(JobEnded(at_s=at_s + run_s, job_id=JobId(name)))
-        for _ in log.observe(engine, at_s + run_s):
-            pass
-
-    for number in range(40):
-        at_s = 2_000.0 * number
-        runs(f"short {number}", 4_000.0, 60.0, at_s)
-        runs(f"long {number}", 64_000.0, 900.0, at_s + 1_000.0)
-    for name, limit_s in (("s", 4_000.0), ("l", 64_000.0)):
-        spec = job(name, gpus=2, user_id=-1, time_limit_s=limit_s)
-        engine.step(JobQueued(at_s=90_000.0, job=spec))
-    engine.step(JobStarted(at_s=90_000.0, job_id=JobId("l"), shares=(share("n2", 1, 2),)))
-
-    found = complete(survey(engine, log, 90_000.0))
-
-    assert [job.job_id for job in found.waiting] == ["s"]
-    assert found.waiting_times.median_s()[0] < 150.0
-    assert found.running_times.median_s()[-1] > 500.0
 
 
 def test_quotas_come_along_with_what_jobs_take_of_them(engine: Engine) -> None:
