@@ -215,7 +215,7 @@ class _Jobs:
         """Sort the jobs that the engine knows."""
         jobs, engine = cls(), state.engine
         if len(engine.waiting()) <= _TURNS_LIMIT:
-            jobs._turns = outlooks(state)
+            jobs._turns = dict(outlooks(state))
         await slices.give_way()
         async for job_id, record in slices.over(list(engine.known_jobs())):
             if record.state in _WAITING:

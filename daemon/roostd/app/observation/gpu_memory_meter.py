@@ -137,10 +137,8 @@ class GpuMemoryMeter:
     def _used_bytes(self, job_id: JobId, share: NodeShare) -> int | None:
         """Return a job's highest use of its GPUs on one node; None: not known of each of them."""
         state = self._state
-        report = state.board.report(share.node)
+        report = state.board.live_report(share.node, state.config.telemetry.stale_after_s)
         if report is None or report.sample is None:
-            return None
-        if state.board.silent_s(report) > state.config.telemetry.stale_after_s:
             return None
         of_gpus = column(report.sample.memory_used_bytes, report.hello.order)
         seats, highest = state.engine.cluster.seats, 0

@@ -282,12 +282,7 @@ class WasteMeter:
         return {gpu: frac for gpu, frac in found.items() if frac is not None}
 
     def _live_report(self, name: NodeName) -> NodeReport | None:
-        """Return the newest report of a node; None: it has no probe, or a silent one."""
-        board = self._state.board
-        report = board.report(name)
-        if report is None or board.silent_s(report) > self._state.config.telemetry.stale_after_s:
-            return None
-        return report
+        return self._state.board.live_report(name, self._state.config.telemetry.stale_after_s)
 
     def _user_of(self, job_id: JobId) -> int | None:
         owner = self._state.owners.get(job_id)

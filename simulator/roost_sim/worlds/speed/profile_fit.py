@@ -133,7 +133,7 @@ def fit_profile(rows: Sequence[Measured], source: str, gpu_type: str) -> Profile
 
     Args:
         rows: one of them on a single GPU.
-        source: who measured.
+        source: of the measurement.
         gpu_type: for the name of the profile.
     """
     alone_s = next(row.step_s for row in rows if row.gpu_count == 1)

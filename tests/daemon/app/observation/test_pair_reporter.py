@@ -1,4 +1,4 @@
-"""roostd.app.observation.pair_teller: the engine learns of pairs while it runs."""
+"""roostd.app.observation.pair_reporter: the engine learns of pairs while it runs."""
 
 import math
 
@@ -11,7 +11,7 @@ from roost_engine.scoring.neighbours import NeighbourScore
 from roost_formats.journal.codec import decode, encode
 from roost_formats.journal.records import EVENT
 from roost_formats.models.score import load_score_policy
-from roostd.app.observation.pair_teller import PairTeller
+from roostd.app.observation.pair_reporter import PairReporter
 
 
 def test_changes_are_told_once_a_minute_and_a_new_run_begins_again() -> None:
@@ -22,7 +22,7 @@ def test_changes_are_told_once_a_minute_and_a_new_run_begins_again() -> None:
     state.engine = Engine(EngineConfig(), Policies(score=score))
     book.use_model(score.name)
     plugins = [Plugins()]
-    teller = PairTeller(state, lambda: plugins[0], told.append)
+    teller = PairReporter(state, lambda: plugins[0], told.append)
 
     def learn(kind: str) -> None:
         book.table.observe(kind, [("2 foe", "nic")], 0.1, 0.2, math.exp(-0.6), "node")
@@ -58,7 +58,7 @@ def test_changes_are_told_once_a_minute_and_a_new_run_begins_again() -> None:
 
 def test_nothing_is_told_where_neighbours_do_not_decide() -> None:
     parts, told = Parts("n1"), list[Event]()
-    teller = PairTeller(parts.state, Plugins, told.append)
+    teller = PairReporter(parts.state, Plugins, told.append)
     parts.state.progress.report_count += 1
     parts.clock.at_s += 61.0
     teller.poll()

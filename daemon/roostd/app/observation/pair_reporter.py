@@ -13,10 +13,10 @@ from roost_engine.policies.neighbour_losses import PredictsLosses
 from roostd.state import DaemonState
 from roostd.telemetry.learned_pairs import PairKey, by_key, changes_of, pairs_of
 
-_TELL_EVERY_S = 60.0
+_REPORT_EVERY_S = 60.0
 
 
-class PairTeller:
+class PairReporter:
     """See the module.
 
     Args:
@@ -31,19 +31,22 @@ class PairTeller:
         self._state, self._plugins, self._emit = state, plugins, emit
         self._of: Plugins | None = None  # of the run that knows `_known`
         self._known: dict[PairKey, PairCorrection] = {}
-        self._told_s, self._told_count = state.clock.now_s(), 0
+        self._reported_s, self._reported_count = state.clock.now_s(), 0
 
     def poll(self) -> None:
         """Report what has changed if that is due. To be called about once a second."""
         state, tracker = self._state, self._state.progress
         now_s, plugins = state.clock.now_s(), self._plugins()
         if plugins is not self._of:
-            self._of, self._known, self._told_count = plugins, by_key(plugins.neighbours), -1
+            self._of, self._known, self._reported_count = plugins, by_key(plugins.neighbours), -1
         score = state.engine.policies.score
-        is_due = now_s - self._told_s >= _TELL_EVERY_S and tracker.report_count != self._told_count
+        is_due = (
+            now_s - self._reported_s >= _REPORT_EVERY_S
+            and tracker.report_count != self._reported_count
+        )
         if not is_due or not isinstance(score, PredictsLosses) or score.name != tracker.model:
             return
-        self._told_s, self._told_count = now_s, tracker.report_count
+        self._reported_s, self._reported_count = now_s, tracker.report_count
         pairs = pairs_of(tracker.table.state())
         changed = changes_of(self._known, pairs)
         if changed:
