@@ -10,7 +10,7 @@ import json
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping
 from math import inf
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from google.protobuf.json_format import MessageToDict
 
@@ -72,24 +72,40 @@ def message_document(
     )
 
 
-def job_document(state: DaemonState, job_id: JobId) -> Document:
-    """Return why a job is where it is, and when it is expected to start, where it waits.
+class JobAnswer(NamedTuple):
+    """What the page shows of one job.
+
+    Attributes:
+        explanation: why it is where it is.
+        start: when it is expected to start; None: it does not wait, or has no fresh forecast.
+    """
+
+    explanation: pb.Explanation
+    start: pb.ExpectedTime | None
+
+
+def job_answer(state: DaemonState, job_id: JobId) -> JobAnswer:
+    """Return what the page shows of a job.
 
     Raises:
         UnknownJob: neither the engine nor Slurm's queue has it.
     """
-    found = message_document(explanations.explanation(state, job_id))
-    return found | {"expected_start": _expected_start(state, job_id)}
+    return JobAnswer(explanations.explanation(state, job_id), _expected_start(state, job_id))
 
 
-def _expected_start(state: DaemonState, job_id: JobId) -> Document | None:
-    """Return the interval of a job's start; None: there is no fresh forecast of it."""
+def job_document(answer: JobAnswer) -> Document:
+    """Return what the page shows of a job as JSON's types; slow, so outside the event loop."""
+    start = None if answer.start is None else message_document(answer.start)
+    return message_document(answer.explanation) | {"expected_start": start}
+
+
+def _expected_start(state: DaemonState, job_id: JobId) -> pb.ExpectedTime | None:
     try:
         answer = eta.response(state, job_id)
     except (NoForecast, UnknownJob):
         return None
     (one,) = answer.etas
-    return None if answer.fault or not one.HasField("start") else message_document(one.start)
+    return one.start if one.HasField("start") and not answer.fault else None
 
 
 def _head(state: DaemonState) -> Document:

@@ -11,8 +11,9 @@ from typing import TypeVar
 from roost_engine.domain.errors import ConfigError
 from roost_engine.domain.model import JobId
 from roostd.ops.metrics_server import MetricsServer, serve_wsgi
+from roostd.ops.slices import Readings
 from roostd.page.app import PageApp
-from roostd.page.document import Document, build, job_document
+from roostd.page.document import JobAnswer, build, job_answer, job_document
 from roostd.page.last_report import LastReport
 from roostd.state import DaemonState
 
@@ -32,6 +33,7 @@ class LiveAnswers:
 
     def __init__(self, state: DaemonState, loop: asyncio.AbstractEventLoop) -> None:
         self._state, self._loop = state, loop
+        self._readings = Readings()
         self._reading = threading.Lock()  # one document at a time, for all that ask
         self._text, self._read_s = "", float("-inf")
         self._report = LastReport(state.config.paths.state_dir)
@@ -59,14 +61,15 @@ class LiveAnswers:
             UnknownJob: neither the engine nor Slurm's queue has it.
             TimeoutError: the event loop did not come to it.
         """
-        return json.dumps(self._run(self._explain(JobId(job_id))))
+        return json.dumps(job_document(self._run(self._explain(JobId(job_id)))))
 
     def report_json(self) -> str:
         """Return the report of the last week as far as it is known; another process reads it."""
         return self._report.json()
 
-    async def _explain(self, job_id: JobId) -> Document:
-        return job_document(self._state, job_id)
+    async def _explain(self, job_id: JobId) -> JobAnswer:
+        async with self._readings.begin():
+            return job_answer(self._state, job_id)
 
     def _run(self, work: Coroutine[None, None, _Result]) -> _Result:
         """Run a coroutine in the daemon's event loop."""
