@@ -42,8 +42,9 @@ class PinSearch:
     ) -> StandingPin | Defer | None:
         """Return where a job fits once the fewest of these jobs have ended, if at all.
 
-        Where the gate lets the job wait for a closer place than that, its verdict. A gang gets the nodes that come free first, where it fits there: most jobs end before their
-        time limits, so the more of its nodes are free, the sooner it may start.
+        Where the gate lets the job wait for a closer place than that, its verdict. A gang gets the
+        nodes that come free first, where it fits there: most jobs end before their time limits, so
+        the more of its nodes are free, the sooner it may start.
         """
         ids = [job_id for _, job_id in ends]
         found = self._find_on_first_nodes(record, ends, at_s) or self.find(record, ids, at_s)
