@@ -18,6 +18,7 @@ from roost_engine.domain.model import JobId, JobSpec, NodeName
 from roost_engine.engine import EngineConfig
 from roost_engine.job_record import JobState
 from roost_engine.plugins.plugins import Policies
+from roost_engine.policies.protocols import Allow, Defer
 from roost_engine.testing.builders import (
     EngineHarness,
     bridges,
@@ -29,7 +30,6 @@ from roost_engine.testing.builders import (
     shape,
     share,
 )
-from roost_engine.policies.protocols import Allow, Defer
 from roost_engine.testing.fakes import FakePreemption, ScriptedGate
 
 ON = EngineConfig(standing_pins=True, standing_pin_after_s=0.0, stop_timeout_s=60.0)
