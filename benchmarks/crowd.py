@@ -35,6 +35,7 @@ from roostd.config.config import Config
 from roostd.ops.clock import MonotonicClock
 from roostd.ops.metrics import Metrics
 from roostd.rpc.messages import daemon_status, jobs
+from roostd.rpc.messages.outlook import outlooks
 from roostd.slurm.port import QueueSnapshot
 from roostd.slurm.slurm_cli import SlurmCli
 from roostd.state import DaemonState
@@ -209,7 +210,7 @@ class Crowd:
 
     async def listed(self) -> Any:
         """Answer ListJobs, of LISTED_COUNT jobs."""
-        found = jobs.jobs(self.state, include_ended=False)
+        found = jobs.jobs(self.state, False, dict(outlooks(self.state)))
         return [job.SerializeToString() for _, job in zip(range(LISTED_COUNT), found, strict=False)]
 
 

@@ -16,11 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roost_engine.prediction.interference.interference_vector import COLUMN
-from roost_train.interference.interference_baselines import lif_linear, table_of_kinds
-from roost_train.interference.interference_fit import Shape, fit, nonnegative_least_squares
-from roost_train.interference.interference_measured import read_measured
-from roost_train.interference.interference_pairs import Pairs, Split, join, parts_of, read_pairs
-from roost_train.interference.interference_training import WIDTHS
+from roost_train.interference.baselines import lif_linear, table_of_kinds
+from roost_train.interference.fit import Shape, fit, nonnegative_least_squares
+from roost_train.interference.measured_pairs import read_measured
+from roost_train.interference.pairs import Pairs, Split, join, parts_of, read_pairs
+from roost_train.interference.training import WIDTHS
 from roost_train.runtimes.run_time_figures import rank_correlation
 
 Array = NDArray[np.float64]

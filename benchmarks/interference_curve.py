@@ -13,11 +13,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from roost_train.interference.interference_baselines import BASELINES, lif_linear, table_of_kinds
-from roost_train.interference.interference_fit import Shape, fit
-from roost_train.interference.interference_measured import read_measured
-from roost_train.interference.interference_pairs import Pairs, Split, join, parts_of, read_pairs
-from roost_train.interference.interference_training import BOTH, train
+from roost_train.interference.baselines import BASELINES, lif_linear, table_of_kinds
+from roost_train.interference.fit import Shape, fit
+from roost_train.interference.measured_pairs import read_measured
+from roost_train.interference.pairs import Pairs, Split, join, parts_of, read_pairs
+from roost_train.interference.training import BOTH, train
 
 Array = NDArray[np.float64]
 Predictor = Callable[[Pairs, Pairs, Pairs], Array]

@@ -29,7 +29,7 @@ from roost_train.networks.score_selector import ScoreScale, ScoreSelector
 from roost_train.networks.selector_net import SelectorNet
 from roost_train.release.selector_release import Exportable, write_selector
 from roost_train.selector.evolution_training import cost_of_candidates
-from roost_train.selector.selector_runs import RecordingModel, SelectorRuns, mean_jct_s
+from roost_train.selector.runs import RecordingModel, SelectorRuns, mean_jct_s
 
 LEARNER_EPISODES, EVOLUTION_EPISODES, CANDIDATES = 4, 2, 8
 FIRST_EPISODE, SEEDS_PER_GENERATION = 1_000_000, 10_000

@@ -67,7 +67,7 @@ class ReportedRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BeyondSlurm:
-    """What shadow questions have told of waits under Roost, since the daemon began.
+    """What shadow questions have found of waits under Roost, since the daemon began.
 
     Attributes:
         longest_s: the longest time that a job has waited, or still waits, after plain Slurm could
@@ -163,7 +163,7 @@ class DaemonState:
         comments: what users state about their jobs in `--comment`, for jobs with such a comment.
         earlier_decisions: the placements that engines before the present one decided, from the
             journal.
-        earlier_waits: of jobs that the present engine has not been told of yet: from the journal,
+        earlier_waits: of jobs that the present engine has no event of yet: from the journal,
             at the start, or from an engine before the last one.
         earlier_records: of such jobs, from the last engine before the present one.
         forecast: when jobs are expected to start and end; None: there is none yet.
@@ -247,6 +247,10 @@ class DaemonState:
     slurm_answered_s: float | None = None
     ask_slurm: Callable[[], Awaitable[bool]] | None = None
     find_past: Callable[[JobId], Awaitable[tuple[PastJob, Place | None] | None]] | None = None
+
+    def job_of(self, slurm_job_id: int) -> JobId:
+        """Return the JobId of one of Slurm's numeric ids."""
+        return self.job_ids.get(slurm_job_id, JobId(str(slurm_job_id)))
 
     def slurm_fault_now(self) -> str:
         """Return why Slurm does not answer, also where it lets a question wait; empty: it does."""

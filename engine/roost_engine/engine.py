@@ -50,13 +50,7 @@ from roost_engine.placement.candidates import Candidates
 from roost_engine.plugins.plugins import Policies
 from roost_engine.policies.preemption_slot import PreemptionSlot
 from roost_engine.policies.protocols import GateVerdict, Offer, QueueView, SortKey
-from roost_engine.policies.slots import (
-    RUN_TIMES,
-    FaultLog,
-    GateSlot,
-    OrderSlot,
-    PredictorSlot,
-)
+from roost_engine.policies.slots import RUN_TIMES, FaultLog, GateSlot, OrderSlot, PredictorSlot
 from roost_engine.preemption.preemption import Preemption
 from roost_engine.queue.outlook import Outlook, outlook_of
 from roost_engine.queue_pass import PassPolicies, QueuePass
@@ -160,22 +154,24 @@ class Engine:
         return self._table.refused_count
 
     def record(self, job_id: JobId) -> JobRecord:
-        """Return the record of a job under Roost.
-
-        Raises:
-            UnknownJob: the job never was under Roost, or ended too long ago.
-        """
-        found = self._table.find(job_id)
-        if not isinstance(found, JobRecord):
+        """Return the record of a job under Roost; raises UnknownJob where `managed` has none."""
+        if (found := self.managed(job_id)) is None:
             raise UnknownJob(job_id)
         return found
 
     def find(self, job_id: JobId) -> KnownJob:
-        """Return what is known of a job, under Roost or not.
+        """Return what is known of a job; raises UnknownJob where `known` has nothing."""
+        if (found := self.known(job_id)) is None:
+            raise UnknownJob(job_id)
+        return found
 
-        Raises:
-            UnknownJob: no event named the job, or it ended too long ago.
-        """
+    def managed(self, job_id: JobId) -> JobRecord | None:
+        """Return the record of a job; None: it never was under Roost, or ended too long ago."""
+        found = self._table.find(job_id)
+        return found if isinstance(found, JobRecord) else None
+
+    def known(self, job_id: JobId) -> KnownJob | None:
+        """Return what is known of a job; None: no event named it, or it ended too long ago."""
         return self._table.find(job_id)
 
     def records(self) -> Iterator[tuple[JobId, JobRecord]]:

@@ -52,7 +52,7 @@ end
 
 local function hold(job, beat)
   local now, begin = os.time(), tonumber(job.begin_time) or 0
-  local asked = begin > now and begin < NO_VAL
+  local asked = begin > now and begin ~= NO_VAL
   job.admin_comment = "roost:lease" .. beat.owner .. (asked and (" begin=%d"):format(begin) or "")
   job.begin_time = math.max(asked and begin or 0, now + beat.lease)
 end

@@ -22,7 +22,13 @@ PROGRAM = (sys.executable, "-m", "roostd.cli")
 class Process:
     """A real roostd, told by NOTIFY_SOCKET how it fares; Slurm's commands are missing."""
 
-    def __init__(self, folder: Path, program: Sequence[str] = PROGRAM, **environ: str) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        program: Sequence[str] = PROGRAM,
+        log: int | None = None,
+        **environ: str,
+    ) -> None:
         self.folder = folder
         self.config = folder / "roostd.yaml"
         if not self.config.exists():
@@ -39,7 +45,7 @@ class Process:
         self.process = subprocess.Popen(
             [*program, "--config", str(self.config)],
             env={**os.environ, "NOTIFY_SOCKET": str(address), **environ},
-            stderr=self.log,
+            stderr=self.log if log is None else log,
         )
 
     def hear(self, prefix: str) -> str:
@@ -72,8 +78,10 @@ def folder(tmp_path: Path) -> Path:
 
 
 @contextlib.contextmanager
-def roostd(folder: Path, program: Sequence[str] = PROGRAM, **environ: str) -> Iterator[Process]:
-    process = Process(folder, program, **environ)
+def roostd(
+    folder: Path, program: Sequence[str] = PROGRAM, log: int | None = None, **environ: str
+) -> Iterator[Process]:
+    process = Process(folder, program, log, **environ)
     try:
         yield process
     finally:
@@ -230,6 +238,18 @@ def test_sigterm_drains_and_leaves_nothing_behind(folder: Path) -> None:
         daemon.hear("STOPPING=1")
         assert not (folder / "run" / "operator.sock").exists()
         assert "event=roostd_stopped" in daemon.logged()
+
+
+def test_a_log_on_a_full_disk_or_without_a_reader_stops_nothing(folder: Path) -> None:
+    full = os.open("/dev/full", os.O_WRONLY)
+    reads, gone = os.pipe()
+    os.close(reads)
+    for log in (full, gone):
+        with roostd(folder, log=log) as daemon:
+            daemon.hear("READY=1")
+            assert daemon.end(signal.SIGTERM) == EXIT_OK
+            daemon.hear("STOPPING=1")
+        os.close(log)
 
 
 def test_sighup_reloads_and_keeps_what_it_had_when_the_file_is_wrong(folder: Path) -> None:

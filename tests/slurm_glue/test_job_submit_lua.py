@@ -263,6 +263,18 @@ def test_a_later_begin_is_kept(slurmctld: Slurmctld) -> None:
     assert changed == {"admin_comment": f"roost:lease begin={begin}"}
 
 
+@pytest.mark.parametrize("begin", [NO_VAL + 1, 253402300799, 8_640_000_000_000])
+def test_a_begin_beyond_32_bits_is_kept(slurmctld: Slurmctld, begin: int) -> None:
+    """`--begin=9999-12-31T23:59:59` parks a job; 22.05 takes `now+100000000days` too."""
+    changed = changes(slurmctld, {"tres_per_node": "gres:gpu:1", "begin_time": begin})
+    assert changed == {"admin_comment": f"roost:lease begin={begin}"}
+
+
+def test_a_begin_that_is_not_given_counts_as_none(slurmctld: Slurmctld) -> None:
+    changed = changes(slurmctld, {"tres_per_node": "gres:gpu:1", "begin_time": NO_VAL})
+    assert changed["admin_comment"] == "roost:lease"
+
+
 def test_a_begin_in_the_past_counts_as_none(slurmctld: Slurmctld) -> None:
     changed = changes(slurmctld, {"tres_per_node": "gres:gpu:1", "begin_time": 1000})
     assert changed["admin_comment"] == "roost:lease"

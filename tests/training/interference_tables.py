@@ -3,7 +3,7 @@
 from itertools import product
 from pathlib import Path
 
-from roost_train.interference.interference_public import GAVEL_ISOLATED
+from roost_train.interference.public import GAVEL_ISOLATED
 
 JOBS = {
     ("LM", "5"): 90.0,

@@ -116,7 +116,7 @@ def _add_selectors(command: AddCommand) -> None:
 
 
 def _warmstart(arguments: argparse.Namespace) -> int:
-    from roost_train.warmstart.warmstart_run import warm_start
+    from roost_train.warmstart.run import warm_start
 
     trace = _load(arguments)
     words = _source_words(arguments)
@@ -196,9 +196,9 @@ def _distil(arguments: argparse.Namespace) -> int:
 
 
 def _graph(arguments: argparse.Namespace) -> int:
-    from roost_train.graph.graph_price import PriceTrial, best_price, try_prices
-    from roost_train.graph.graph_release import write_graph
-    from roost_train.graph.graph_training import GraphHyperParameters, collect, judge, priced, train
+    from roost_train.graph.price import PriceTrial, best_price, try_prices
+    from roost_train.graph.release import write_graph
+    from roost_train.graph.training import GraphHyperParameters, collect, judge, priced, train
 
     for option in ("worlds", "jobs", "steps"):
         if getattr(arguments, option) < 1:

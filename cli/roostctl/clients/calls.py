@@ -4,7 +4,8 @@ import contextlib
 import grp
 import os
 import socket
-from typing import TypeVar
+from types import TracebackType
+from typing import Self, TypeVar
 
 import grpc
 
@@ -13,7 +14,7 @@ from roost_engine.domain.errors import RoostError
 DEFAULT_ADDRESS = "unix:/run/roost/operator.sock"
 DEFAULT_TIMEOUT_S = 5.0
 
-CHANNEL_OPTIONS = (
+_CHANNEL_OPTIONS = (
     # 10,000 nodes with 8 GPUs each are about 10 MB; gRPC's own limit is 4 MB.
     ("grpc.max_receive_message_length", 256 << 20),
     ("grpc.enable_http_proxy", 0),
@@ -35,29 +36,56 @@ class CallFailed(RoostError):
         self.code = code
 
 
-def called(
-    method: "grpc.UnaryUnaryMultiCallable[_Request, _Response]",
-    request: _Request,
-    address: str,
-    timeout_s: float,
-    setting: str,
-) -> _Response:
-    """Return the answer to a call.
+class Client:
+    """Calls to one service; each method of a client raises CallFailed and nothing else.
+
+    It is a context, which closes the channel. Nothing is sent before the first call.
 
     Args:
-        method: of a stub.
-        request: what is asked.
-        address: of the daemon.
-        timeout_s: deadline.
-        setting: by which the address was given, for the error.
-
-    Raises:
-        CallFailed: the daemon did not answer, or it refused the call.
+        address: of the daemon: `unix:/PATH` or `HOST:PORT`.
+        timeout_s: deadline of each call.
     """
-    try:
-        return method(request, timeout=timeout_s)
-    except grpc.RpcError as error:
-        raise _as_call_failed(error, address, timeout_s, setting) from error
+
+    setting = "--daemon or ROOST_DAEMON"  # by which the address is given, for errors
+
+    def __init__(
+        self, address: str = DEFAULT_ADDRESS, timeout_s: float = DEFAULT_TIMEOUT_S
+    ) -> None:
+        self.address, self.timeout_s = address, timeout_s
+        self.channel = grpc.insecure_channel(address, options=_CHANNEL_OPTIONS)
+
+    def __enter__(self) -> Self:
+        """Return the client."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close the channel."""
+        self.channel.close()
+
+    def call(
+        self,
+        # Quoted: generic in the type stubs only.
+        method: "grpc.UnaryUnaryMultiCallable[_Request, _Response]",
+        request: _Request,
+        timeout_s: float | None = None,
+    ) -> _Response:
+        """Return the answer to a call of a stub; `timeout_s` in the place of the client's own."""
+        limit_s = timeout_s or self.timeout_s
+        try:
+            return method(request, timeout=limit_s)
+        except grpc.RpcError as error:
+            raise _as_call_failed(error, self.address, limit_s, self.setting) from error
+
+
+class AdminCaller(Client):
+    """Calls to a service on the socket for changes."""
+
+    setting = "--admin or ROOST_ADMIN"
 
 
 def _as_call_failed(

@@ -164,7 +164,7 @@ def _read(file: Path) -> bytes:
 def _change(line: str) -> dict[str, object]:
     try:
         change = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):  # the latter for 1,000 brackets
         return {"damaged": line}
     return change if isinstance(change, dict) else {"damaged": line}
 

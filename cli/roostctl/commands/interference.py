@@ -5,7 +5,7 @@ from math import exp, log
 import click
 
 from roost_proto.v1 import interference_pb2 as pb
-from roostctl.clients.interference import connect_interference
+from roostctl.clients.interference import InterferenceClient
 from roostctl.documents.interference import InterferenceDocument, interference_document
 from roostctl.options.common import Options, json_option, pass_options
 from roostctl.output.console import Cell, listing, new_console, print_document, prose, show
@@ -38,7 +38,7 @@ def interference(options: Options, count: int, as_json: bool) -> None:
     pairs on shared GPUs that runs have corrected: what the user's jobs of MODEL lose there, and
     whether the pair is SHARED still.
     """
-    with connect_interference(options.daemon, options.timeout_s) as client:
+    with InterferenceClient(options.daemon, options.timeout_s) as client:
         found = client.get_interference(count)
     if as_json:
         document: InterferenceDocument = interference_document(found)

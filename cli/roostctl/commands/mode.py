@@ -6,7 +6,7 @@ import click
 
 from roost_proto.v1 import mode_pb2 as pb
 from roost_proto.v1 import operator_pb2
-from roostctl.clients.modes import connect_modes
+from roostctl.clients.modes import ModesClient
 from roostctl.documents.modes import ModeDocument, mode_document
 from roostctl.documents.values import mode_word
 from roostctl.options.admin import admin_address, admin_option, caller_name
@@ -38,7 +38,7 @@ def mode(options: Options, partition: str, mode: str, as_json: bool, admin: str)
     comment; enforce: Slurm starts each job on the chosen GPUs. roostd.yaml stays as it is, and
     holds again after a reload or a restart.
     """
-    with connect_modes(admin_address(options, admin), options.timeout_s) as client:
+    with ModesClient(admin_address(options, admin), options.timeout_s) as client:
         made = client.set_mode(partition, _MODES[mode], caller_name())
     if as_json:
         document: ModeDocument = mode_document(made)

@@ -9,7 +9,7 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from roost_proto.v1 import policy_pb2 as pb
-from roostctl.clients.policies import connect_policies, connect_policy_admin
+from roostctl.clients.policies import PolicyAdminClient, PolicyClient
 from roostctl.documents.policies import message_document
 from roostctl.options.admin import admin_address, admin_option, caller_name
 from roostctl.options.common import Options, json_option, pass_options
@@ -77,7 +77,7 @@ def policy() -> None:
 @pass_options
 def list_(options: Options, as_json: bool) -> None:
     """List the policies that each slot could have."""
-    with connect_policies(options.daemon, options.timeout_s) as client:
+    with PolicyClient(options.daemon, options.timeout_s) as client:
         found = client.list_policies()
     if as_json:
         print_document(message_document(_LIST_SCHEMA, found))
@@ -92,7 +92,7 @@ def list_(options: Options, as_json: bool) -> None:
 @pass_options
 def show_(options: Options, slot: str, as_json: bool) -> None:
     """Show what decides in a slot, what was promised of it, and what is observed."""
-    with connect_policies(options.daemon, options.timeout_s) as client:
+    with PolicyClient(options.daemon, options.timeout_s) as client:
         found = client.show_policies(slot)
     _print(found, as_json)
 
@@ -107,7 +107,7 @@ def shadow(options: Options, name: str, off: bool, admin: str, as_json: bool) ->
     """Let a policy decide beside the active one, without effect."""
     if bool(name) == off:
         raise click.UsageError("want NAME, or --off")
-    with connect_policy_admin(admin_address(options, admin), options.timeout_s) as client:
+    with PolicyAdminClient(admin_address(options, admin), options.timeout_s) as client:
         _print(client.shadow(name, caller_name()), as_json)
 
 
@@ -133,7 +133,7 @@ def evaluate(
 
     Exits with 1 where the policy may not be promoted by this comparison.
     """
-    with connect_policy_admin(admin_address(options, admin), options.timeout_s) as client:
+    with PolicyAdminClient(admin_address(options, admin), options.timeout_s) as client:
         found = client.evaluate(name, caller_name(), last_s)
     if as_json:
         print_document(message_document(_EVALUATION_SCHEMA, found))
@@ -170,7 +170,7 @@ def promote(
     Refused, with the figures, unless an evaluation shows that average and p99 completion times are
     not worse, and unless a canary has run.
     """
-    with connect_policy_admin(admin_address(options, admin), options.timeout_s) as client:
+    with PolicyAdminClient(admin_address(options, admin), options.timeout_s) as client:
         _print(client.promote(name, caller_name(), canary_frac or 0.0, force), as_json)
 
 
@@ -184,7 +184,7 @@ def rollback(options: Options, slot: str, admin: str, as_json: bool) -> None:
 
     Without SLOT, the policy that was promoted last.
     """
-    with connect_policy_admin(admin_address(options, admin), options.timeout_s) as client:
+    with PolicyAdminClient(admin_address(options, admin), options.timeout_s) as client:
         _print(client.rollback(slot, caller_name()), as_json)
 
 

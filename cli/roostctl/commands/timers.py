@@ -4,7 +4,7 @@ import click
 from rich.text import Text
 
 from roost_proto.v1 import operator_pb2 as pb
-from roostctl.clients.operator import connect_admin
+from roostctl.clients.operator import AdminClient
 from roostctl.documents.timers import ChangedTimerDocument, TimersDocument, timer_document
 from roostctl.options.admin import admin_address, admin_option, caller_name
 from roostctl.options.common import Options, Seconds, json_option, pass_options
@@ -58,7 +58,7 @@ def pin(options: Options, name: str, seconds: float, admin: str, as_json: bool) 
     The gate's caps hold all the same. 0: such jobs never wait.
     """
     address = admin_address(options, admin)
-    with connect_admin(address, options.timeout_s) as administrator:
+    with AdminClient(address, options.timeout_s) as administrator:
         timer = administrator.pin_timer(name, seconds, caller_name())
     if as_json:
         print_document(_document(timer))
@@ -74,7 +74,7 @@ def pin(options: Options, name: str, seconds: float, admin: str, as_json: bool) 
 def unpin(options: Options, name: str, admin: str, as_json: bool) -> None:
     """Let the gate tune the timers of a class again; for administrators."""
     address = admin_address(options, admin)
-    with connect_admin(address, options.timeout_s) as administrator:
+    with AdminClient(address, options.timeout_s) as administrator:
         timer = administrator.unpin_timer(name, caller_name())
     if as_json:
         print_document(_document(timer))

@@ -4,7 +4,7 @@ import click
 from rich.console import RenderableType
 
 from roost_proto.v1 import waste_pb2 as pb
-from roostctl.clients.waste import connect_waste
+from roostctl.clients.waste import WasteClient
 from roostctl.documents.waste import WasteDocument, waste_document
 from roostctl.options.common import Options, json_option, pass_options
 from roostctl.output.console import Cell, listing, new_console, print_document, prose, show
@@ -56,7 +56,7 @@ def waste(options: Options, day_count: int, by: str, as_json: bool) -> None:
     processes of no job that holds them use memory; a second table lists those of now. These three
     belong to no user. Days are those of UTC.
     """
-    with connect_waste(options.daemon, options.timeout_s) as client:
+    with WasteClient(options.daemon, options.timeout_s) as client:
         found = client.get_waste(day_count)
     if by == "user":
         found = _by_user(found)

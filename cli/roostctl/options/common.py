@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
-from roostctl.clients.operator import OperatorClient, connect
+from roostctl.clients.operator import OperatorClient
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -22,7 +22,7 @@ class Options:
 
     def connect(self) -> AbstractContextManager[OperatorClient]:
         """Open a channel to the chosen daemon."""
-        return connect(self.daemon, self.timeout_s)
+        return OperatorClient(self.daemon, self.timeout_s)
 
 
 pass_options = click.make_pass_decorator(Options)

@@ -6,7 +6,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from roostctl.clients.calls import DEFAULT_ADDRESS, CallFailed
-from roostctl.clients.operator import OperatorClient, connect
+from roostctl.clients.operator import OperatorClient
 from roostctl.documents.values import job_state_word
 from roostctl.output.quantities import safe_text
 
@@ -41,7 +41,7 @@ def _matching(
 ) -> list[CompletionItem]:
     address = ctx.find_root().params.get("daemon") or DEFAULT_ADDRESS
     try:
-        with connect(address, _PATIENCE_S) as operator:
+        with OperatorClient(address, _PATIENCE_S) as operator:
             items = list(ask(operator))
     except CallFailed:
         return []  # Tab has nowhere to show an error

@@ -23,7 +23,7 @@ from roostd.app.observation.gpu_memory_meter import GpuMemoryMeter
 from roostd.app.observation.interference_keeper import InterferenceKeeper
 from roostd.app.observation.knowledge_keeper import KnowledgeKeeper
 from roostd.app.observation.link_meter import LinkMeter
-from roostd.app.observation.pair_teller import PairTeller
+from roostd.app.observation.pair_reporter import PairReporter
 from roostd.app.observation.past_jobs import PastJobs
 from roostd.app.observation.waste_meter import WasteMeter
 from roostd.app.polls.node_opt_in import NodeOptIn
@@ -119,7 +119,7 @@ class Assembly:
         folder = config.paths.state_dir
         self._links = LinkMeter(self.state, self._emit)
         self._interference = InterferenceKeeper(self.state, folder / "interference.json")
-        self._pairs = PairTeller(self.state, lambda: self.engines.plugins, self._emit)
+        self._pairs = PairReporter(self.state, lambda: self.engines.plugins, self._emit)
         self._waste = WasteMeter(
             self.state, folder / "waste.json", self._metrics.wasted, self._emit
         )

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import os
 import signal
+import sys
 from collections.abc import Callable, Iterator, Mapping
 
 import structlog
@@ -21,6 +22,7 @@ from roostd.ops.event_loop import DaemonLoop
 from roostd.ops.files import raise_file_limit
 from roostd.ops.folders import locked, make_folders
 from roostd.ops.heartbeat import HeartbeatWriter
+from roostd.ops.log_lines import LogLines
 from roostd.ops.logs import configure_logs
 from roostd.ops.metrics import Metrics
 from roostd.ops.metrics_server import MetricsServer, serve_metrics
@@ -60,8 +62,8 @@ def serve(config: Config, reload: Callable[[], Config]) -> None:
         RoostError: the daemon could not start, or one of its tasks failed.
     """
     raise_file_limit()
-    with asyncio.Runner(loop_factory=DaemonLoop) as runner:
-        runner.run(Daemon(config, reload).run())
+    with LogLines(sys.stderr) as lines, asyncio.Runner(loop_factory=DaemonLoop) as runner:
+        runner.run(Daemon(config, reload, log_lines=lines).run())
 
 
 class Daemon:
@@ -75,6 +77,7 @@ class Daemon:
         registry: where metrics are registered.
         handles_signals: False where the daemon runs inside another program, which handles its
             signals itself.
+        log_lines: takes the log's lines; None: standard error, written at once.
     """
 
     def __init__(
@@ -86,14 +89,18 @@ class Daemon:
         environ: Mapping[str, str] = os.environ,
         registry: CollectorRegistry | None = None,
         handles_signals: bool = True,
+        log_lines: LogLines | None = None,
     ) -> None:
         self._config, self._reload_config = config, reload
+        self._log_lines = log_lines
         self._handles_signals = handles_signals
         self._under_systemd = "JOURNAL_STREAM" in environ
         self._notify = Notifier(environ)
         self._heartbeat = HeartbeatWriter(config.paths.runtime_dir)
         self._slurm = slurm
         self.metrics = Metrics(registry or CollectorRegistry())
+        if log_lines is not None:
+            self.metrics.log_dropped.set_function(lambda: log_lines.dropped_count)
         self.stalls = StallWatch(self.metrics)
         self._collector = Collector(lambda: self.state.board.node_count)
         self.started = asyncio.Event()
@@ -110,7 +117,7 @@ class Daemon:
             DaemonFailed: a task failed; the log has the trace.
         """
         config = self._config
-        configure_logs(config.log.level, config.log.format, under_systemd=self._under_systemd)
+        self._configure_logs(config)
         make_folders(config)
         handlers = {
             signal.SIGTERM: self.stop,
@@ -133,6 +140,14 @@ class Daemon:
                 except ExceptionGroup as group:
                     _log.exception("roostd_failed")
                     raise DaemonFailed(str(group.exceptions[0])) from group
+
+    def _configure_logs(self, config: Config) -> None:
+        configure_logs(
+            config.log.level,
+            config.log.format,
+            under_systemd=self._under_systemd,
+            stream=self._log_lines,
+        )
 
     @property
     def state(self) -> DaemonState:
@@ -308,7 +323,7 @@ class Daemon:
         parts.engines.speeds, parts.engines.shared_pairs = speeds, pairs
         parts.modes.reloaded(config)
         parts.desk.configure(config)
-        configure_logs(config.log.level, config.log.format, under_systemd=self._under_systemd)
+        self._configure_logs(config)
         await parts.replace_engine_by_settings()
         self.metrics.config_ok.set(1)
         _log.info("config_reloaded")

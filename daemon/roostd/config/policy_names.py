@@ -137,6 +137,9 @@ def with_policy(config: Config, policy: PolicyName) -> Config:
 
     An order or a gate that is a model leaves `order.kind` or `gate.kind` as it is: the engine asks
     the model in its place.
+
+    Raises:
+        UnknownPolicy: this version has no such policy; another one that ran here before had it.
     """
     section, key = ("policy", "model") if policy.slot is Slot.SCORE else (policy.slot.value, "kind")
     if policy.slot is Slot.SCORE:
@@ -144,9 +147,16 @@ def with_policy(config: Config, policy: PolicyName) -> Config:
     elif policy.path:
         return config
     else:
-        value = _KINDS[policy.slot](policy.name)
+        value = _kind_named(policy)
     changed = getattr(config, section).model_copy(update={key: value})
     return config.model_copy(update={section: changed})
+
+
+def _kind_named(policy: PolicyName) -> StrEnum:
+    kinds = _KINDS[policy.slot]
+    if policy.name not in list(kinds):
+        raise UnknownPolicy(f"no policy {policy} in this version; there are {', '.join(kinds)}")
+    return kinds(policy.name)
 
 
 def _slot_of(path: Path) -> Slot | None:

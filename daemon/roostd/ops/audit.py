@@ -44,7 +44,7 @@ def append(folder: Path, action: str, by: str, **facts: object) -> str:
             after = _last_hash(file) or _head(folder)
             entries = {"at": at, "action": action, "by": name, **facts}
             line, digest = chain.chained(after, entries)
-            _append_whole(file, f"{line}\n".encode())
+            _append_whole(file, f"{_line_end(file)}{line}\n".encode())
         finally:
             os.close(file)
     except OSError as error:
@@ -66,6 +66,13 @@ def _last_hash(file: int) -> str | None:
     if found is not None:
         return found
     return chain.hash_of_unchained(os.pread(file, size_bytes, 0))
+
+
+def _line_end(file: int) -> str:
+    """Return what ends the last line: a line feed where a power cut has left it without one."""
+    size_bytes = os.fstat(file).st_size
+    is_cut = size_bytes > 0 and os.pread(file, 1, size_bytes - 1) != b"\n"
+    return "\n" if is_cut else ""
 
 
 def _head(folder: Path) -> str:

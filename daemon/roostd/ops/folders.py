@@ -71,7 +71,7 @@ def _why(error: OSError, folder: Path) -> str:
             return "a folder where a file should be; remove it"
         case errno.EACCES | errno.EPERM:
             user = user_name(os.geteuid())
-            return f"user {user} may not; cure: mkdir -p {folder} && chown {user} {folder}"
+            return f"user {user} may not; cure: mkdir -p {folder} && chown -R {user} {folder}"
         case _:
             return str(error.strerror)
 

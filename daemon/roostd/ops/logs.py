@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Callable, MutableMapping
-from typing import TextIO
+from typing import Protocol, TextIO, cast
 
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
@@ -20,12 +20,22 @@ _ESCAPES = {
 } | {0x09: "\\t", 0x0A: "\\n", 0x0D: "\\r", 0x2028: "\\u2028", 0x2029: "\\u2029"}
 
 
+class LogStream(Protocol):
+    """Where lines go: the part of a text stream that a logger uses."""
+
+    def write(self, text: str, /) -> int:
+        """Take a line, with its end. Returns its length."""
+
+    def flush(self) -> None:
+        """Pass on what was taken."""
+
+
 def configure_logs(
     level: LogLevel = "info",
     line_format: LogFormat = "logfmt",
     *,
     under_systemd: bool = False,
-    stream: TextIO | None = None,
+    stream: LogStream | None = None,
 ) -> None:
     """Send every structlog event to a stream.
 
@@ -47,7 +57,7 @@ def configure_logs(
     structlog.configure(
         processors=processors,
         wrapper_class=structlog.make_filtering_bound_logger(_LEVEL_NUMBERS[level]),
-        logger_factory=structlog.PrintLoggerFactory(stream or sys.stderr),
+        logger_factory=structlog.WriteLoggerFactory(cast("TextIO", stream or sys.stderr)),
         cache_logger_on_first_use=False,
     )
 

@@ -136,6 +136,10 @@ class Metrics:
         self.journal_dropped = self._gauge(
             "journal_dropped_records", "Steps not recorded since the start, for want of a disk"
         )
+        self.log_dropped = self._gauge(
+            "log_dropped_lines",
+            "Log lines not written since the start: full disk, no reader",
+        )
         self.slurm_fault = self._gauge("slurm_fault", "1 while Slurm does not answer")
         self.stranded_gpus = self._gauge(
             "stranded_gpus", "GPUs that slurmctld counts as used though no job has them"

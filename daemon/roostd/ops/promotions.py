@@ -126,10 +126,15 @@ class Promotions:
             canary = None
         return replace(self, promoted={**self.promoted, promotion.slot: promotion}, canary=canary)
 
-    def without(self, rollback: Rollback) -> "Promotions":
-        """Return the same after a rollback: of the slot's canary, or else of its promotion."""
+    def without(self, promotion: Promotion, rollback: Rollback) -> "Promotions":
+        """Return the same after one of its promotions was rolled back.
+
+        Args:
+            promotion: one of `all`; a canary and the policy for all other users may share a slot.
+            rollback: how that came.
+        """
         rollbacks = {**self.rollbacks, rollback.slot: rollback}
-        if self.canary is not None and self.canary.slot is rollback.slot:
+        if promotion.share_frac < 1.0:
             return replace(self, canary=None, rollbacks=rollbacks)
         left = {slot: one for slot, one in self.promoted.items() if slot is not rollback.slot}
         return replace(self, promoted=left, rollbacks=rollbacks)

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
 from typing import TypeVar
 
 SLICE_S = 0.002
@@ -27,3 +28,17 @@ class Slices:
         for item in items:
             yield item
             await self.give_way()
+
+
+class Readings:
+    """Admits one reading at a time: slices of many would add up to a long turn of the loop."""
+
+    def __init__(self) -> None:
+        self._lock = asyncio.Lock()
+
+    @asynccontextmanager
+    async def begin(self) -> AsyncIterator[Slices]:
+        """Wait for the readings before this one, and for a turn of its own."""
+        async with self._lock:
+            await asyncio.sleep(0)  # the reading before may have ended in this turn
+            yield Slices()

@@ -2,7 +2,6 @@
 
 import asyncio
 import time
-from collections.abc import Callable
 
 from roostd.ops.metrics import Metrics
 
@@ -17,7 +16,6 @@ class StallWatch:
 
     Args:
         metrics: receives each delay.
-        now_s: a clock that never runs backwards.
 
     Attributes:
         longest_s: the longest delay since `reset`, seconds.
@@ -25,16 +23,16 @@ class StallWatch:
             since `reset`. Unlike the delay it does not count the time of other processes.
     """
 
-    def __init__(self, metrics: Metrics, now_s: Callable[[], float] = time.monotonic) -> None:
-        self._metrics, self._now_s = metrics, now_s
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
         self.longest_s = self.longest_cpu_s = 0.0
 
     async def run(self) -> None:
         """Measure until cancelled."""
-        due_s, cpu_s = self._now_s() + INTERVAL_S, time.thread_time()
+        due_s, cpu_s = time.monotonic() + INTERVAL_S, time.thread_time()
         while True:
-            await asyncio.sleep(max(due_s - self._now_s(), 0.0))
-            now_s, before_s, cpu_s = self._now_s(), cpu_s, time.thread_time()
+            await asyncio.sleep(max(due_s - time.monotonic(), 0.0))
+            now_s, before_s, cpu_s = time.monotonic(), cpu_s, time.thread_time()
             self.note(now_s - due_s)
             self.longest_cpu_s = max(self.longest_cpu_s, cpu_s - before_s)
             due_s = now_s + INTERVAL_S

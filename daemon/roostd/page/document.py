@@ -201,7 +201,7 @@ class _Jobs:
         """Sort the jobs that the engine knows."""
         jobs, engine = cls(), state.engine
         if len(engine.waiting()) <= _TURNS_LIMIT:
-            jobs._turns = outlooks(state)
+            jobs._turns = dict(outlooks(state))
         await slices.give_way()
         async for job_id, record in slices.over(list(engine.known_jobs())):
             if record.state in _WAITING:
@@ -244,8 +244,7 @@ def _job(state: DaemonState, job_id: JobId, turns: Mapping[JobId, Outlook]) -> I
     with contextlib.suppress(UnknownJob):
         document = message_document(listed_job(state, job_id, turns.get(job_id)))
         document["run_s"] = None
-        with contextlib.suppress(UnknownJob):
-            started_s = state.engine.find(job_id).started_s
-            if started_s is not None:
-                document["run_s"] = round(state.clock.now_s() - started_s, 1)
+        known = state.engine.known(job_id)
+        if known is not None and known.started_s is not None:
+            document["run_s"] = round(state.clock.now_s() - known.started_s, 1)
         yield json.dumps(document)

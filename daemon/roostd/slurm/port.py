@@ -96,6 +96,11 @@ class QueueSnapshot:
     details: Mapping[int, JobDetail] = field(default_factory=dict)
     malformed_count: int = 0
 
+    def is_longer_than(self, job_count: int) -> bool:
+        """Return whether it has more jobs: each task of an array's record is one."""
+        records = len(self.jobs)
+        return records > job_count or sum(len(job.task_ids) or 1 for job in self.jobs) > job_count
+
 
 class SlurmPort(Protocol):
     """The daemon's requests to Slurm. Every method may raise SlurmTimeout or SlurmRefused."""

@@ -135,7 +135,7 @@ class _Reading:
         """Add a job that waits."""
         self._lives.note(job_id, life_of(job))
         self._note_forgotten_start(job_id)
-        if len(job.job_ids) == 1:
+        if len(job.task_ids) < 2:
             self._numbers[job.number] = job_id
         if job_id in self._site.handed_over:
             self._unmanaged[job_id] = self._site.handed_over[job_id][:LONGEST_REASON]

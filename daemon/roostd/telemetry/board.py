@@ -86,9 +86,10 @@ class ProbeBoard:
         """Return the newest report of a node; None: it never had a probe."""
         return self._reports.get(node)
 
-    def reports(self) -> Iterator[NodeReport]:
-        """Yield the newest report of every node that ever had a probe."""
-        return iter(self._reports.values())
+    def live_report(self, node: NodeName, stale_after_s: float) -> NodeReport | None:
+        """Return the newest report of a node; None: it has no probe, or one silent for so long."""
+        report = self._reports.get(node)
+        return None if report is None or self.silent_s(report) > stale_after_s else report
 
     @property
     def node_count(self) -> int:

@@ -12,7 +12,6 @@ from collections import deque
 from collections.abc import Mapping
 from itertools import islice
 
-from roost_engine.domain.errors import RoostError
 from roost_engine.prediction.run_time.history_kinds import normalised
 
 LEAST_RUNS = 3
@@ -23,10 +22,6 @@ _LAST_RUNS = 10
 _MOST_KINDS = 20_000
 _MOST_MEMORY_BYTES = 1 << 50
 _SCHEMA = "roost.gpu-memory/1"
-
-
-class GpuMemoryFileError(RoostError):
-    """What was learned before cannot be read."""
 
 
 class GpuMemoryPeaks:
@@ -102,27 +97,21 @@ def read_peaks(text: str) -> GpuMemoryPeaks:
     """Read what `GpuMemoryPeaks.text` returned.
 
     Raises:
-        GpuMemoryFileError: it is something else.
+        one of state_file.DAMAGED: it is something else.
     """
-    found = GpuMemoryPeaks()
-    try:
-        document = json.loads(text)
-        if document["schema"] != _SCHEMA:
-            raise GpuMemoryFileError(f"want schema {_SCHEMA}, got {document['schema']!r:.60}")
-        kinds: Mapping[str, list[int]] = document["kinds"]
-        for kind, peaks in islice(kinds.items(), _MOST_KINDS):
-            user, _, name = kind.partition(" ")
-            for peak_bytes in peaks:
-                found.note_run(int(user), name, _bytes(peak_bytes))
-        outgrown: Mapping[str, list[int]] = document.get("outgrown", {})  # older files have none
-        for kind, (used_bytes, left_count) in islice(outgrown.items(), _MOST_KINDS):
-            if not isinstance(left_count, int) or not 0 < left_count <= _LAST_RUNS:
-                raise ValueError(f"{left_count!r:.40} is no number of runs")
-            found._outgrown[kind] = _bytes(used_bytes), left_count
-    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
-        raise GpuMemoryFileError(
-            f"is none of GPU memory: {type(error).__name__}: {error}"
-        ) from error
+    found, document = GpuMemoryPeaks(), json.loads(text)
+    if document["schema"] != _SCHEMA:
+        raise ValueError(f"want schema {_SCHEMA}, got {document['schema']!r:.60}")
+    kinds: Mapping[str, list[int]] = document["kinds"]
+    for kind, peaks in islice(kinds.items(), _MOST_KINDS):
+        user, _, name = kind.partition(" ")
+        for peak_bytes in peaks:
+            found.note_run(int(user), name, _bytes(peak_bytes))
+    outgrown: Mapping[str, list[int]] = document.get("outgrown", {})  # older files have none
+    for kind, (used_bytes, left_count) in islice(outgrown.items(), _MOST_KINDS):
+        if not isinstance(left_count, int) or not 0 < left_count <= _LAST_RUNS:
+            raise ValueError(f"{left_count!r:.40} is no number of runs")
+        found._outgrown[kind] = _bytes(used_bytes), left_count
     found.change_count = 0
     return found
 

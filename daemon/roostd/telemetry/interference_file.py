@@ -23,6 +23,7 @@ MOST_BYTES = 32 << 20  # ten thousand rows with the longest names of jobs take l
 _SCHEMA = "roost.interference-file/1"
 _COLUMNS = attrgetter(*(column.name for column in fields(Residuals)))
 _NUMBERS = len(fields(Residuals))
+_DAMAGE = (KeyError, TypeError, ValueError, AttributeError, RecursionError, OverflowError)
 _LARGEST = 1e6  # no sum of fifty capped residuals comes near
 
 
@@ -67,7 +68,7 @@ def read_learned(text: str) -> Learned:
             raise InterferenceFileError(f"has more than {MOST_ROWS} rows")
         table = TableState(tuple(_row(row) for row in rows))
         rates = {str(key): _number(rate) for key, rate in best.items()}
-    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+    except _DAMAGE as error:
         raise InterferenceFileError(
             f"is no table of kinds: {type(error).__name__}: {error}"
         ) from error
@@ -89,6 +90,9 @@ def _row(row: Sequence[object]) -> tuple[Key, Residuals]:
 
 
 def _number(value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float):
         raise ValueError(f"{value!r:.40} is no number")
-    return float(value)
+    number = float(value)  # OverflowError: a whole number of more than 308 digits
+    if not isfinite(number):
+        raise ValueError(f"{value!r:.40} is no number")
+    return number

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import structlog
 
-from roost_engine.domain.errors import PolicyError, UnknownJob
+from roost_engine.domain.errors import PolicyError
 from roost_engine.domain.job_kind import kind_of
 from roost_engine.domain.model import JobId, JobSpec
 from roost_engine.engine import Engine
@@ -61,11 +61,8 @@ class InterferencePredictions:
             return None
 
         def spec_of(job_id: JobId) -> JobSpec | None:
-            try:
-                found = engine.find(job_id)
-            except UnknownJob:
-                return None
-            return found.spec if isinstance(found, JobRecord) else None
+            found = engine.managed(job_id)
+            return None if found is None else found.spec
 
         try:
             found = asked.loss_of(engine.cluster, record.job_id, spec_of)

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from datetime import UTC, date, datetime, timedelta
 
-from roost_engine.domain.errors import RoostError
 from roost_engine.domain.topology import LinkMatrix
 
 KEPT_DAYS = 92
@@ -16,10 +15,6 @@ MOST_BYTES = 64 << 20  # of the file: three months of a thousand users take less
 _SCHEMA = "roost.waste-file/1"
 _MOST_S = 1e15  # of a sum, and of the clock: a million GPUs for thirty years
 _NO_USER = ""  # the key in the file; users are numbers
-
-
-class WasteFileError(RoostError):
-    """What was counted before cannot be read."""
 
 
 @dataclass(slots=True)
@@ -116,20 +111,17 @@ def read_tally(text: str) -> WasteTally:
     """Read what `WasteTally.text` returned.
 
     Raises:
-        WasteFileError: it is something else.
+        one of state_file.DAMAGED: it is something else.
     """
-    try:
-        document = json.loads(text)
-        if document["schema"] != _SCHEMA:
-            raise WasteFileError(f"want schema {_SCHEMA}, got {document['schema']!r:.60}")
-        began = document["began_epoch_s"]
-        tally = WasteTally(None if began is None else _number(began))
-        for day, users in document["days"].items():
-            if date.fromisoformat(day).isoformat() != day:
-                raise ValueError(f"{day} is written in another way")
-            tally._sums[day] = {_user(user): _seconds(sums) for user, sums in users.items()}
-    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
-        raise WasteFileError(f"is no file of sums: {type(error).__name__}: {error}") from error
+    document = json.loads(text)
+    if document["schema"] != _SCHEMA:
+        raise ValueError(f"want schema {_SCHEMA}, got {document['schema']!r:.60}")
+    began = document["began_epoch_s"]
+    tally = WasteTally(None if began is None else _number(began))
+    for day, users in document["days"].items():
+        if date.fromisoformat(day).isoformat() != day:
+            raise ValueError(f"{day} is written in another way")
+        tally._sums[day] = {_user(user): _seconds(sums) for user, sums in users.items()}
     return tally
 
 

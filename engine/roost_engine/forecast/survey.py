@@ -4,7 +4,6 @@ from collections.abc import Generator
 from math import inf
 
 from roost_engine.cluster.cluster import Cluster
-from roost_engine.domain.errors import UnknownJob
 from roost_engine.domain.model import JobId, JobSpec, NodeShare, Shape
 from roost_engine.engine import Engine
 from roost_engine.forecast.arrival_log import ArrivalLog, LoggedArrival, TimesCache, future_key
@@ -106,9 +105,8 @@ def _displacing(rule: Displacement) -> Displacing:
 
 def started_s(engine: Engine, job_id: JobId) -> float | None:
     """Return when a job started; inf: it waits; None: it has left without a start."""
-    try:
-        record = engine.find(job_id)
-    except UnknownJob:
+    record = engine.known(job_id)
+    if record is None:
         return None
     return inf if record.state in WAITS else record.started_s
 

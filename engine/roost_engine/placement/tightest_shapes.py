@@ -42,33 +42,18 @@ class TightestShapes:
 
 
 @dataclass(frozen=True, slots=True)
-class TightGangs:
+class TightGangs(TightestShapes):
     """Proposes the first shape with capacity, but to a job for several nodes the tightest only.
 
     A job that fits on a node takes what is free, and the gate decides whether it waits for one
     node. A job that no node could hold has nothing to gain from more nodes than it needs: it
     crosses the network in any case, and on nodes that it shares it slows its neighbours.
-
-    Attributes:
-        any_gpus: see policies.ShapeByShape.
     """
-
-    any_gpus: bool = False
 
     def proposed_shapes(self, cluster: Cluster, job: JobSpec) -> tuple[Shape, ...]:
         """See ShapedCandidates."""
         fits_a_node = any(shape.node_count == 1 for shape in job.shapes)
         return job.shapes if fits_a_node else tightest(cluster, job)
-
-    def propose(self, cluster: Cluster, job: JobSpec, reserved: NodeSet, at_s: float) -> Candidates:
-        """See CandidatePolicy."""
-        shapes = self.proposed_shapes(cluster, job)
-        return first_candidates(cluster, job, reserved, self.any_gpus, shapes)
-
-    def hints(self, cluster: Cluster, job: JobSpec, nodes: NodeSet) -> Sequence[Hint]:
-        """See CandidatePolicy."""
-        shapes = self.proposed_shapes(cluster, job)
-        return first_hints(cluster, job, nodes, self.any_gpus, shapes)
 
 
 def tightest(cluster: Cluster, job: JobSpec) -> tuple[Shape, ...]:

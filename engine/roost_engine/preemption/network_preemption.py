@@ -28,17 +28,16 @@ speed: the expected speed of j on its present tier and on the closer one. A migr
 the same budget and cool-down as any other stop.
 """
 
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
 
 from roost_engine.domain.model import JobId
 from roost_engine.job_record import JobRecord
+from roost_engine.policies.stop_budget import StopBudget
 from roost_engine.prediction.speed.speed_predictor import SpeedPredictor
 from roost_engine.preemption.rules import next_round_s
 
-_HOUR_S = 3_600.0
 # Patience and leases end without an event, so the engine reviews the jobs ten times per patience,
 # within these bounds of the period.
 _REVIEWS_PER_PATIENCE, _SHORTEST_REVIEW_S, _LONGEST_REVIEW_S = 10, 0.1, 60.0
@@ -103,8 +102,7 @@ class NetworkPreemption:
         self, config: NetworkPreemptionConfig, sensitivity: SpeedPredictor | None = None
     ) -> None:
         self.config, self._sensitivity = config, sensitivity
-        self._stops: deque[tuple[float, str]] = deque()
-        self._asked: dict[JobId, float] = {}
+        self._budget = StopBudget(config.budget_per_hour, config.cooldown_s)
 
     # -- policies.JudgingPreemption -------------------------------------------------------
 
@@ -115,12 +113,13 @@ class NetworkPreemption:
 
     def first_to_go(self, running: Sequence[JobRecord], at_s: float) -> Sequence[JobRecord]:
         """See policies.PreemptPolicy. Leaves out jobs that cool down or whose budget is spent."""
-        self._forget_expired(at_s)
-        budgets = {name: self._remaining_budget(name) for name in self.config.partitions}
+        self._budget.forget_expired(at_s)
+        asked = self._budget.asked
+        budgets = {name: self._budget.left_count(name) for name in self.config.partitions}
         stoppable = [
             job
             for job in running
-            if job.job_id not in self._asked and budgets.get(_partition(job), 0) > 0
+            if job.job_id not in asked and budgets.get(job.spec.partition, 0) > 0
         ]
         return sorted(stoppable, key=lambda job: (-self._worth_s(job, at_s), job.job_id))
 
@@ -132,9 +131,9 @@ class NetworkPreemption:
 
     def approve(self, job: JobRecord, victims: Sequence[JobRecord], at_s: float) -> bool:
         """See policies.JudgingPreemption."""
-        self._forget_expired(at_s)
-        names = [_partition(victim) for victim in victims]
-        if any(names.count(name) > self._remaining_budget(name) for name in names):
+        self._budget.forget_expired(at_s)
+        names = [victim.spec.partition for victim in victims]
+        if any(names.count(name) > self._budget.left_count(name) for name in names):
             return False
         gpus = [_gpu_count(victim) for victim in victims]
         served = sum(g * self.score(v, at_s) for g, v in zip(gpus, victims, strict=True))
@@ -143,8 +142,8 @@ class NetworkPreemption:
         gained_s = self.config.lease_s * (mean_score - self.score(job, at_s))
         if job.spec.gpu_count * gained_s <= lost_gpu_s:
             return False
-        self._stops.extend((at_s, name) for name in names)
-        self._asked.update((victim.job_id, at_s) for victim in victims)
+        for victim in victims:
+            self._budget.spend(victim.spec, at_s)
         return True
 
     # -- policies.JudgingMoves ------------------------------------------------------------
@@ -159,10 +158,10 @@ class NetworkPreemption:
 
     def approve_move(self, job: JobRecord, tier: int, at_s: float) -> bool:
         """See policies.JudgingMoves."""
-        if self._remaining_budget(_partition(job)) < 1 or self._net_gain_s(job, tier, at_s) <= 0:
+        has_budget = self._budget.left_count(job.spec.partition) > 0
+        if not has_budget or self._net_gain_s(job, tier, at_s) <= 0:
             return False
-        self._stops.append((at_s, _partition(job)))
-        self._asked[job.job_id] = at_s
+        self._budget.spend(job.spec, at_s)
         return True
 
     def review_s(self, at_s: float) -> float:
@@ -195,11 +194,11 @@ class NetworkPreemption:
 
     def state(self) -> PreemptionState:
         """Return the stops and requests that still count, as plain data."""
-        return PreemptionState(tuple(self._stops), tuple(self._asked.items()))
+        return PreemptionState(tuple(self._budget.stops), tuple(self._budget.asked.items()))
 
     def restore(self, state: PreemptionState) -> None:
         """Replace the stops and requests by those of a state."""
-        self._stops, self._asked = deque(state.stops), dict(state.asked)
+        self._budget.restore(state.stops, state.asked)
 
     # -- worth, gain and budget ----------------------------------------------------------------
 
@@ -217,21 +216,7 @@ class NetworkPreemption:
         return self._sensitivity.achieved(job, job.tiers[0], tier).speed_frac
 
     def _is_enabled_for(self, job: JobRecord) -> bool:
-        return _partition(job) in self.config.partitions
-
-    def _remaining_budget(self, partition: str) -> int:
-        return self.config.budget_per_hour - sum(name == partition for _, name in self._stops)
-
-    def _forget_expired(self, at_s: float) -> None:
-        while self._stops and self._stops[0][0] <= at_s - _HOUR_S:
-            self._stops.popleft()
-        cooled_s = at_s - self.config.cooldown_s
-        while self._asked and next(iter(self._asked.values())) <= cooled_s:
-            del self._asked[next(iter(self._asked))]
-
-
-def _partition(job: JobRecord) -> str:
-    return job.spec.partition
+        return job.spec.partition in self.config.partitions
 
 
 def _gpu_count(job: JobRecord) -> int:

@@ -9,15 +9,8 @@ from math import inf
 from typing import TypeAlias
 
 from roost_engine.job_record import JobRecord
-from roost_engine.policies.preemption_protocols import (
-    Displacement,
-    JudgingPreemption,
-    PreemptPolicy,
-    ServesDeferred,
-    ValuedPreemption,
-)
+from roost_engine.policies.preemption_protocols import Displacement
 from roost_engine.policies.protocols import SortKey
-from roost_engine.policies.slots import name_of
 from roost_engine.policies.stop_permission import StopPermission
 from roost_engine.policies.stoppable_jobs import Beyond, Ranking, StoppableJobs
 from roost_engine.prediction.service import ServiceLeft
@@ -37,130 +30,114 @@ def never_changes(running: Sequence[JobRecord], at_s: float) -> float:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LasMovesConfig:
-    """Configuration of the rule `las-moves`.
+class RuleConfig:
+    """What the configurations of the rules below share.
 
     Attributes:
         partitions: the partitions that allow preemption; None: every job may be stopped.
+    """
+
+    reads_predictors = False  # not a field: whether the rule asks for run times
+
+    partitions: tuple[str, ...] | None = None
+
+    @property
+    def permission(self) -> StopPermission | None:
+        """Which jobs may be stopped; None: every job."""
+        return None if self.partitions is None else StopPermission(self.partitions)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LasMovesConfig(RuleConfig):
+    """Configuration of the rule `las-moves`.
+
+    Attributes:
         lease_s: how long a started job is not stopped, and the time from one review to the next.
         serves_deferred: see policies.ServesDeferred; False in journals of earlier versions.
     """
 
-    reads_predictors = False  # not a field: attained service is recorded
-
-    partitions: tuple[str, ...] | None = None
     lease_s: float = ROUND_S
     serves_deferred: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LearnedMovesConfig:
-    """Configuration of the rule `learned-moves`.
+class LearnedMovesConfig(RuleConfig):
+    """Configuration of the rule `learned-moves`; `lease_s` as in LasMovesConfig."""
 
-    Attributes:
-        partitions: the partitions that allow preemption; None: every job may be stopped.
-        lease_s: how long a started job is not stopped, and the time from one review to the next.
-    """
+    reads_predictors = True
 
-    reads_predictors = True  # not a field: the rule asks for run times
-
-    partitions: tuple[str, ...] | None = None
     lease_s: float = ROUND_S
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KnownLeftMovesConfig:
-    """Configuration of the rule `known-left-moves`.
+class KnownLeftMovesConfig(RuleConfig):
+    """Configuration of the rule `known-left-moves`; `lease_s` as in LasMovesConfig."""
 
-    Attributes:
-        partitions: the partitions that allow preemption; None: every job may be stopped.
-        lease_s: how long a started job is not stopped, and the time from one review to the next.
-    """
+    reads_predictors = True
 
-    reads_predictors = True  # not a field: the rule asks for run times
-
-    partitions: tuple[str, ...] | None = None
     lease_s: float = LONG_ROUND_S
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LeasesConfig:
-    """Configuration of the rule `leases`.
+class LeasesConfig(RuleConfig):
+    """Configuration of the rule `leases`; `lease_s` is how long a started job keeps its GPUs."""
 
-    Attributes:
-        partitions: the partitions that allow preemption; None: every job may be stopped.
-        lease_s: how long a started job keeps its GPUs.
-    """
-
-    reads_predictors = False  # not a field: leases end by the clock
-
-    partitions: tuple[str, ...] | None = None
     lease_s: float = DALLY_LEASE_S
 
 
-def las_moves(config: LasMovesConfig) -> "WithMigration":
+def las_moves(config: LasMovesConfig) -> "DisplaceAndMove":
     """Make the rule `las-moves`: the most attained GPU-seconds are stopped first; jobs migrate.
 
     With `serves_deferred` it is the rule `las-closer-moves`.
     """
-    return WithMigration.of(
-        DisplaceBy(
-            attained_service,
-            safe_s=config.lease_s,
-            round_s=config.lease_s,
-            permission=_permission(config.partitions),
-            name="las-closer" if config.serves_deferred else "las",
-            serves_deferred=config.serves_deferred,
-            ranks_by_runs=True,
-            grows=True,
-        )
+    return DisplaceAndMove(
+        attained_service,
+        safe_s=config.lease_s,
+        round_s=config.lease_s,
+        permission=config.permission,
+        name="las-closer-moves" if config.serves_deferred else "las-moves",
+        serves_deferred=config.serves_deferred,
+        ranks_by_runs=True,
+        grows=True,
     )
 
 
-def learned_moves(config: LearnedMovesConfig, left: ServiceLeft) -> "WithMigration":
+def learned_moves(config: LearnedMovesConfig, left: ServiceLeft) -> "DisplaceAndMove":
     """Make the rule `learned-moves`: the most expected service is stopped first; jobs migrate.
 
     Args:
         config: the numbers.
         left: gives the values of the order that belongs to it: what jobs are expected to need.
     """
-    return WithMigration.of(
-        DisplaceBy(
-            left.value,
-            safe_s=config.lease_s,
-            round_s=config.lease_s,
-            permission=_permission(config.partitions),
-            name="learned",
-            peek=left.peek,
-        )
+    return DisplaceAndMove(
+        left.value,
+        safe_s=config.lease_s,
+        round_s=config.lease_s,
+        permission=config.permission,
+        name="learned-moves",
+        peek=left.peek,
     )
 
 
-def known_left_moves(config: KnownLeftMovesConfig, left: ServiceLeft) -> "WithMigration":
+def known_left_moves(config: KnownLeftMovesConfig, left: ServiceLeft) -> "DisplaceAndMove":
     """Make the rule `known-left-moves`: as `las-closer-moves`, by these values of `known-left`."""
-    return WithMigration.of(
-        DisplaceBy(
-            left.value,
-            safe_s=config.lease_s,
-            round_s=config.lease_s,
-            permission=_permission(config.partitions),
-            name="known-left",
-            serves_deferred=True,
-            ranks_by_runs=True,
-            peek=left.peek,
-            grows=True,
-            beyond=Beyond(left.first_gpu_s, left.values_of_running),
-        )
+    return DisplaceAndMove(
+        left.value,
+        safe_s=config.lease_s,
+        round_s=config.lease_s,
+        permission=config.permission,
+        name="known-left-moves",
+        serves_deferred=True,
+        ranks_by_runs=True,
+        peek=left.peek,
+        grows=True,
+        beyond=Beyond(left.first_gpu_s, left.values_of_running),
     )
 
 
 def leases(config: LeasesConfig) -> "Leases":
     """Make the rule `leases`: after a lease a job competes again."""
-    return Leases(config.lease_s, permission=_permission(config.partitions))
-
-
-def _permission(partitions: tuple[str, ...] | None) -> StopPermission | None:
-    return None if partitions is None else StopPermission(partitions)
+    return Leases(config.lease_s, permission=config.permission)
 
 
 @dataclass(slots=True)
@@ -183,6 +160,8 @@ class DisplaceBy:
             by one numpy call; None: the value of any job may be another one.
     """
 
+    renews_leases = False  # not a field
+
     value: Value
     safe_s: float = 0.0
     round_s: float = inf
@@ -198,11 +177,6 @@ class DisplaceBy:
     # The last ranking: by attained service, or the values of another one.
     _ranking: Ranking | None = field(default=None, init=False)
     _ranked_values: list[SortKey] = field(default_factory=list, init=False)
-
-    @property
-    def renews_leases(self) -> bool:
-        """See policies.PreemptPolicy."""
-        return False
 
     @property
     def displacement(self) -> Displacement:
@@ -260,92 +234,19 @@ class DisplaceBy:
         return min(change_s, next_round_s(self.round_s, at_s))
 
 
-@dataclass(frozen=True, slots=True)
-class WithMigration:
-    """Another rule, plus migration: jobs on several nodes move closer together.
+@dataclass(slots=True)
+class DisplaceAndMove(DisplaceBy):
+    """DisplaceBy, plus migration: jobs on several nodes move closer together.
 
     They migrate to capacity that no waiting job can use. A job that starts again after a
     preemption takes whatever is free, maybe across racks, and would stay there without migration.
-
-    Attributes:
-        rule: chooses the victims.
     """
 
-    rule: PreemptPolicy
-
-    @classmethod
-    def of(cls, rule: PreemptPolicy) -> "WithMigration":
-        """Add migration to a rule; the result approves plans, or counts, if the rule does."""
-        if isinstance(rule, ValuedPreemption):
-            return RankedWithMigration(rule)
-        return JudgedWithMigration(rule) if isinstance(rule, JudgingPreemption) else cls(rule)
-
-    @property
-    def name(self) -> str:
-        """What operators call the rule: that of the rule without migration, and "-moves"."""
-        return f"{name_of(self.rule)}-moves"
-
-    @property
-    def renews_leases(self) -> bool:
-        """See policies.PreemptPolicy."""
-        return self.rule.renews_leases
-
-    @property
-    def serves_deferred(self) -> bool:
-        """See policies.ServesDeferred."""
-        return isinstance(self.rule, ServesDeferred) and self.rule.serves_deferred
-
-    def lease_s(self, job: JobRecord) -> float:
-        """See policies.PreemptPolicy."""
-        return self.rule.lease_s(job)
-
-    def first_to_go(self, running: Sequence[JobRecord], at_s: float) -> Sequence[JobRecord]:
-        """See policies.PreemptPolicy."""
-        return self.rule.first_to_go(running, at_s)
-
-    def displaces(self, job: JobRecord, victim: JobRecord, at_s: float) -> bool:
-        """See policies.PreemptPolicy."""
-        return self.rule.displaces(job, victim, at_s)
-
-    def review_s(self, at_s: float) -> float:
-        """See policies.PreemptPolicy."""
-        return self.rule.review_s(at_s)
+    name: str = "displacement-moves"
 
     def movers(self, running: Sequence[JobRecord], at_s: float) -> Sequence[JobRecord]:
         """See policies.MovingPreemption."""
         return widest_first(running)
-
-
-@dataclass(frozen=True, slots=True)
-class JudgedWithMigration(WithMigration):
-    """WithMigration for a rule that approves or rejects whole plans."""
-
-    rule: JudgingPreemption
-
-    def approve(self, job: JobRecord, victims: Sequence[JobRecord], at_s: float) -> bool:
-        """See policies.JudgingPreemption."""
-        return self.rule.approve(job, victims, at_s)
-
-
-@dataclass(frozen=True, slots=True)
-class RankedWithMigration(WithMigration):
-    """WithMigration for a rule that displaces by values."""
-
-    rule: ValuedPreemption
-
-    @property
-    def displacement(self) -> Displacement:
-        """See policies.ValuedPreemption."""
-        return self.rule.displacement
-
-    @property
-    def ranks_by_runs(self) -> bool:
-        """See policies.RankingPreemption."""
-        return self.rule.ranks_by_runs
-
-    def displaced_count(self, job: JobRecord, ranked: Sequence[JobRecord], at_s: float) -> int:
-        """See policies.RankingPreemption."""
-        return self.rule.displaced_count(job, ranked, at_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -357,14 +258,11 @@ class Leases:
         permission: which jobs may be stopped; None: every job.
     """
 
+    renews_leases = True  # not a field
+
     length_s: float
     permission: StopPermission | None = None
     name: str = "leases"
-
-    @property
-    def renews_leases(self) -> bool:
-        """See policies.PreemptPolicy."""
-        return True
 
     def lease_s(self, job: JobRecord) -> float:
         """See policies.PreemptPolicy."""

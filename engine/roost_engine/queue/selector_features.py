@@ -67,14 +67,12 @@ class SelectorInput:
         jobs: float32 [job, JOB_COLUMNS].
         cluster: float32 [CLUSTER_COLUMNS].
         fits: bool [job], the column of that name.
-        service_gpu_s: float64 [job], what each job is expected to need.
     """
 
     job_ids: tuple[JobId, ...]
     jobs: NDArray[np.float32]
     cluster: NDArray[np.float32]
     fits: NDArray[np.bool_]
-    service_gpu_s: NDArray[np.float64]
 
 
 class SelectorFeatures:
@@ -138,7 +136,6 @@ class SelectorFeatures:
             jobs=jobs_out,
             cluster=cluster_out,
             fits=fits,
-            service_gpu_s=service,
         )
 
     def fits(self, view: QueueView, nodes: NodeSet = EVERY_NODE) -> NDArray[np.bool_]:

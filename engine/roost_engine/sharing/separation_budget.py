@@ -4,13 +4,12 @@ A restart of roostd keeps it: else each restart would give every partition its s
 again, and could seat two jobs beside each other that were separated.
 """
 
-from collections import deque
 from dataclasses import dataclass
 
 from roost_engine.domain.model import JobId, JobSpec
+from roost_engine.policies.stop_budget import StopBudget
 from roost_engine.sharing.pairs import SeparationConfig
 
-_HOUR_S = 3_600.0
 _MOST_PARTED = 1_000  # pairs; those that were separated last
 
 
@@ -38,21 +37,16 @@ class SeparationBudget:
 
     def __init__(self, config: SeparationConfig) -> None:
         self.config = config
-        self._asked: dict[JobId, float] = {}  # when, the latest last
-        self._stops: deque[tuple[float, str]] = deque()
+        self._budget = StopBudget(config.budget_per_hour, config.cooldown_s)
         self._parted: dict[tuple[JobId, JobId], None] = {}
 
     def allows(self, job: JobSpec) -> bool:
         """Return whether a job may be asked to stop."""
-        if job.job_id in self._asked:
-            return False
-        spent_count = sum(name == job.partition for _, name in self._stops)
-        return spent_count < self.config.budget_per_hour
+        return job.job_id not in self._budget.asked and self._budget.left_count(job.partition) > 0
 
     def spend(self, leaving: JobSpec, staying: JobId, at_s: float) -> None:
         """Note that a job is asked to stop, to leave another one."""
-        self._asked[leaving.job_id] = at_s
-        self._stops.append((at_s, leaving.partition))
+        self._budget.spend(leaving, at_s)
         self._parted[leaving.job_id, staying] = None
         while len(self._parted) > _MOST_PARTED:
             del self._parted[next(iter(self._parted))]
@@ -68,17 +62,14 @@ class SeparationBudget:
 
     def forget_expired(self, at_s: float) -> None:
         """Forget stops and requests that do not count any more."""
-        while self._stops and self._stops[0][0] <= at_s - _HOUR_S:
-            self._stops.popleft()
-        cooled_s = at_s - self.config.cooldown_s
-        while self._asked and next(iter(self._asked.values())) <= cooled_s:
-            del self._asked[next(iter(self._asked))]
+        self._budget.forget_expired(at_s)
 
     def state(self) -> SeparationState:
         """Return what is known, for a later engine."""
-        return SeparationState(tuple(self._stops), tuple(self._asked.items()), tuple(self._parted))
+        stops, asked = tuple(self._budget.stops), tuple(self._budget.asked.items())
+        return SeparationState(stops, asked, tuple(self._parted))
 
     def restore(self, state: SeparationState) -> None:
         """Know what was known when a state was taken."""
-        self._stops, self._asked = deque(state.stops), dict(state.asked)
+        self._budget.restore(state.stops, state.asked)
         self._parted = dict.fromkeys(state.parted)

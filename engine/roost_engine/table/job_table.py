@@ -12,7 +12,6 @@ from math import inf
 from roost_engine.cluster.cluster import Cluster
 from roost_engine.domain.actions import Action, Preempt, ReleaseToSlurm
 from roost_engine.domain.config import EngineConfig
-from roost_engine.domain.errors import UnknownJob
 from roost_engine.domain.events import JobEnded, JobStarted, JobWithdrawn, WaitSoFar
 from roost_engine.domain.model import JobId, JobSpec, Placement
 from roost_engine.domain.promise import Guess
@@ -77,16 +76,9 @@ class JobTable:
         self._run_ends = ForeseenEnds(ends, predictors)
         self._outcomes = Outcomes(gate, predictors, self.jobs, self.cluster)
 
-    def find(self, job_id: JobId) -> KnownJob:
-        """Return what is known of a job, under Roost or not.
-
-        Raises:
-            UnknownJob: no event named the job, or it ended too long ago.
-        """
-        found = self.jobs.get(job_id) or self.observed.get(job_id) or self.ended.get(job_id)
-        if found is None:
-            raise UnknownJob(job_id)
-        return found
+    def find(self, job_id: JobId) -> KnownJob | None:
+        """Return what is known of a job, under Roost or not; None: see Engine.known."""
+        return self.jobs.get(job_id) or self.observed.get(job_id) or self.ended.get(job_id)
 
     def spec_of(self, job_id: JobId) -> JobSpec | None:
         """Return the request of a job; None: it is not under Roost, or it has ended."""

@@ -122,7 +122,7 @@ def _leading_unchained(lines: Iterable[bytes]) -> int:
     for line in lines:
         try:
             entries = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):  # the latter for 1,000 brackets
             return count
         if not isinstance(entries, dict) or "chain" in entries:
             return count

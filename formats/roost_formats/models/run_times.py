@@ -27,14 +27,11 @@ class OnnxRunTimes:
         return self._model.ask({INPUT_NAME: features})[OUTPUT_NAME]
 
 
-def load_run_time_model(
-    model: str, clock: Callable[[], float] = time.perf_counter
-) -> tuple[OnnxRunTimes | None, str | None]:
+def load_run_time_model(model: str) -> tuple[OnnxRunTimes | None, str | None]:
     """Choose the model of run times of a daemon. Never raises: the history needs no model.
 
     Args:
         model: "none", or the path of a model with its manifest beside it.
-        clock: see CheckedModel.
 
     Returns:
         The model, None if there is none; and what was wrong with it, None where nothing was.
@@ -42,7 +39,7 @@ def load_run_time_model(
     if model == "none":
         return None, None
     try:
-        return load_onnx_run_times(Path(model), clock), None
+        return load_onnx_run_times(Path(model), time.perf_counter), None
     except PolicyError as error:
         return None, f"{model}: {error}; the history of run times answers alone"
 

@@ -33,6 +33,7 @@ Handle: TypeAlias = Any  # a ctypes pointer; pynvml ships no types
 
 _ALL_LANES = 0xFFFFFFFF  # scopeId of a field value: the sum over a GPU's lanes
 _AFFINITY_WORDS = 32  # 2,048 CPUs
+_PROC = Path("/proc")
 _LISTINGS = 2  # of processes: one that has ended meanwhile is not in the second list
 _CURES = {
     pynvml.NVML_ERROR_LIBRARY_NOT_FOUND: (
@@ -72,11 +73,10 @@ class Nvml:
 
     Args:
         pcie: where PCIe rates come from.
-        proc: where procfs is mounted.
     """
 
-    def __init__(self, pcie: PcieSource = PcieSource.COUNTERS, proc: Path = Path("/proc")) -> None:
-        self._pcie, self._proc = pcie, proc
+    def __init__(self, pcie: PcieSource = PcieSource.COUNTERS) -> None:
+        self._pcie = pcie
         self._handles: list[Handle | None] | None = None
         self._xids: XidEvents | None = None
         self._monitors = dict[int | None, GpmRates]()  # by the handle's address
@@ -223,7 +223,7 @@ class Nvml:
                 used_bytes = used_bytes_by_process(handle)
             except pynvml.NVMLError:
                 return None  # a lost GPU shows in its load
-            found = by_job(used_bytes, listed_s, self._proc)
+            found = by_job(used_bytes, listed_s, _PROC)
             if found is not None or None in used_bytes.values():
                 return found
         return None

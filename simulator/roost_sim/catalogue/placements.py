@@ -159,12 +159,8 @@ def has_own_model(name: str) -> bool:
     return bool(file) and rule in PLACEMENTS and PLACEMENTS[rule].kind is not None
 
 
-def _scattered(
-    rule: Callable[[PolicyInformation], ScatterRule], source: str, regime: Regime = Regime.NONE
-) -> PlacementPart:
-    return PlacementPart(
-        source=source, candidates=lambda information: Scattered(rule(information)), regime=regime
-    )
+def _scattered(rule: Callable[[PolicyInformation], ScatterRule], source: str) -> PlacementPart:
+    return PlacementPart(source=source, candidates=lambda information: Scattered(rule(information)))
 
 
 def _stock(nodes: NodeRule, gpus: GpuRule, source: str) -> PlacementPart:

@@ -6,6 +6,7 @@ carry another lease in seconds, as in `las-closer-moves:360`.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from math import inf
 
 from roost_engine.plugins.policy_kinds import PreemptionNumbers, make_preemption
@@ -16,13 +17,13 @@ from roost_engine.preemption.rules import (
     DALLY_LEASE_S,
     LONG_ROUND_S,
     ROUND_S,
+    DisplaceAndMove,
     DisplaceBy,
     KnownLeftMovesConfig,
     LasMovesConfig,
     LearnedMovesConfig,
     Leases,
     LeasesConfig,
-    WithMigration,
 )
 from roost_engine.queue.orders import attained_service
 from roost_sim.catalogue.orders import remaining
@@ -36,7 +37,11 @@ from roost_sim.policies.order.service_levels import (
     ServiceLevels,
 )
 from roost_sim.policies.order.themis import LEASE_S as THEMIS_LEASE_S
-from roost_sim.policies.preemption.preemption_rules import ShortestIfItPays, TimeSlices
+from roost_sim.policies.preemption.preemption_rules import (
+    ShortestIfItPays,
+    ShortestIfItPaysAndMoves,
+    TimeSlices,
+)
 from roost_sim.worlds.fidelity import Regime
 
 BLOX_ROUND_S = 300.0  # Gavel, and so `las`, takes 360 s
@@ -83,20 +88,18 @@ def _of_roostd(
     )
 
 
-def _levels(limits_gpu_s: tuple[float, ...], round_s: float | None) -> PreemptPolicy:
-    levels = ServiceLevels(limits_gpu_s)
-    if round_s is None:
-        return DisplaceBy(levels.value, next_change=levels.next_change)
-    return DisplaceBy(levels.value, safe_s=round_s, round_s=round_s)
+def _tiresias(rule: type[DisplaceBy]) -> PreemptPolicy:
+    levels = ServiceLevels(TIRESIAS_LIMITS_GPU_S)
+    return rule(levels.value, next_change=levels.next_change)
 
 
-def _gittins(information: PolicyInformation) -> PreemptPolicy:
+def _gittins(rule: type[DisplaceBy], information: PolicyInformation) -> PreemptPolicy:
     index = GittinsIndex(information.progress)
-    return DisplaceBy(index.value, next_change=index.next_change)
+    return rule(index.value, next_change=index.next_change)
 
 
-def _srtf_pays(information: PolicyInformation) -> PreemptPolicy:
-    return ShortestIfItPays(remaining(information).seconds, information.restart_s)
+def _srtf_pays(rule: type[ShortestIfItPays], information: PolicyInformation) -> PreemptPolicy:
+    return rule(remaining(information).seconds, information.restart_s)
 
 
 _RULES: Mapping[str, PreemptionPart] = {
@@ -111,7 +114,7 @@ _RULES: Mapping[str, PreemptionPart] = {
     "srtf-pays": PreemptionPart(
         source="as srtf, if it pays: the victims' waits, each for the job and its own restart, add "
         "up to less than the longest remaining run time among them",
-        build=_srtf_pays,
+        build=partial(_srtf_pays, ShortestIfItPays),
         regime=Regime.ORACLE,
     ),
     "srsf": PreemptionPart(
@@ -133,15 +136,17 @@ _RULES: Mapping[str, PreemptionPart] = {
     ),
     "tiresias": PreemptionPart(
         source="when a job enters the next queue, and at any event",
-        build=lambda information: _levels(TIRESIAS_LIMITS_GPU_S, None),
+        build=lambda information: _tiresias(DisplaceBy),
     ),
     "tiresias-lucid": PreemptionPart(
         source=f"as tiresias, two queues, in rounds of {LUCID_ROUND_S:g} s",
-        build=lambda information: _levels(LUCID_LIMITS_GPU_S, LUCID_ROUND_S),
+        build=lambda information: DisplaceBy(
+            ServiceLevels(LUCID_LIMITS_GPU_S).value, safe_s=LUCID_ROUND_S, round_s=LUCID_ROUND_S
+        ),
     ),
     "gittins-2d": PreemptionPart(
         source="when a job has received a further quantum, and at any event",
-        build=_gittins,
+        build=partial(_gittins, DisplaceBy),
         regime=Regime.PREDICTED,
     ),
     "time-slices": PreemptionPart(
@@ -166,27 +171,31 @@ _RULES: Mapping[str, PreemptionPart] = {
 }
 
 
-def _with_migration(part: PreemptionPart) -> PreemptionPart:
-    return replace(
-        part,
-        source=f"{part.source}; jobs on several nodes migrate closer together, to capacity that "
-        "no waiting job can use",
-        build=lambda information: WithMigration.of(part.build(information)),
+def _with_migration(source: str) -> str:
+    return (
+        f"{source}; jobs on several nodes migrate closer together, to capacity that no waiting job "
+        "can use"
     )
 
 
-_MIGRATING = {
-    **{f"{name}-moves": name for name in ("srtf", "srtf-pays", "srsf", "las", "tiresias")},
-    "gittins-moves": "gittins-2d",
-}
-_WITH_MIGRATION = {name: _with_migration(_RULES[rule]) for name, rule in _MIGRATING.items()}
+def _moves(rule: str, build: Callable[[PolicyInformation], PreemptPolicy]) -> PreemptionPart:
+    part = _RULES[rule]
+    return replace(part, source=_with_migration(part.source), build=build)
+
+
 PREEMPTIONS: Mapping[str, PreemptionPart] = {
     **_RULES,
-    **_WITH_MIGRATION,
+    "srtf-moves": _moves("srtf", lambda information: DisplaceAndMove(remaining(information).time)),
+    "srtf-pays-moves": _moves("srtf-pays", partial(_srtf_pays, ShortestIfItPaysAndMoves)),
+    "srsf-moves": _moves(
+        "srsf", lambda information: DisplaceAndMove(remaining(information).service)
+    ),
     "las-moves": _of_roostd(
         lambda information: LasMovesConfig(partitions=information.partitions),
-        _WITH_MIGRATION["las-moves"].source,
+        _with_migration(_RULES["las"].source),
     ),
+    "tiresias-moves": _moves("tiresias", lambda information: _tiresias(DisplaceAndMove)),
+    "gittins-moves": _moves("gittins-2d", partial(_gittins, DisplaceAndMove)),
     "learned-moves": replace(
         _of_roostd(
             lambda information: LearnedMovesConfig(partitions=information.partitions),

@@ -205,20 +205,17 @@ class ClusterSpec:
         )
 
 
-def make_racks(
-    kind: NodeKind, racks: Mapping[str, int], pod: str = "", first: int = 0
-) -> tuple[SimNode, ...]:
+def make_racks(kind: NodeKind, racks: Mapping[str, int], first: int = 0) -> tuple[SimNode, ...]:
     """Make nodes n00000, n00001, … of one kind, rack after rack.
 
     Args:
         kind: of all nodes.
         racks: number of nodes in each rack.
-        pod: of all nodes.
         first: number of the first node.
     """
     rack_of = [rack for rack, count in racks.items() for _ in range(count)]
     return tuple(
-        SimNode(NodeName(f"n{number:05d}"), kind, rack, pod)
+        SimNode(NodeName(f"n{number:05d}"), kind, rack)
         for number, rack in enumerate(rack_of, start=first)
     )
 

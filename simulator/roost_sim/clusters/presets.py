@@ -15,14 +15,12 @@ _GB = 1e9
 _GBIT = 1e9 / 8
 
 
-def _tiers(
-    node: TierSpec, rack: TierSpec, pod: TierSpec, core: TierSpec | None = None
-) -> Mapping[NetworkTier, TierSpec]:
+def _tiers(node: TierSpec, rack: TierSpec, pod: TierSpec) -> Mapping[NetworkTier, TierSpec]:
     return {
         NetworkTier.NODE: node,
         NetworkTier.RACK: rack,
         NetworkTier.POD: pod,
-        NetworkTier.CORE: core or pod,
+        NetworkTier.CORE: pod,
     }
 
 

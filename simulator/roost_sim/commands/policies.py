@@ -6,14 +6,12 @@ from textwrap import wrap
 
 import click
 
-from roost_sim.catalogue.compositions import (
-    GATES,
-    ORDERS,
-    PLACEMENTS,
-    POLICIES,
-    PREEMPTIONS,
-    Composition,
-)
+from roost_sim.catalogue.composition import Composition
+from roost_sim.catalogue.compositions import POLICIES
+from roost_sim.catalogue.gates import GATES
+from roost_sim.catalogue.orders import ORDERS
+from roost_sim.catalogue.placements import PLACEMENTS
+from roost_sim.catalogue.preemptions import PREEMPTIONS
 
 _HEADS = ("name", "order", "placement", "gate", "preemption", "regime")
 _WIDTH = 100

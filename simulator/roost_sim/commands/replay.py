@@ -9,7 +9,8 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from roost_sim.catalogue.compositions import Composition, find_policy
+from roost_sim.catalogue.composition import Composition
+from roost_sim.catalogue.compositions import find_policy
 from roost_sim.exit_codes import EXIT_NO
 from roost_sim.options.completion import policy_names
 from roost_sim.options.numbers import SEED

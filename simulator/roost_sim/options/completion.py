@@ -5,7 +5,11 @@ from collections.abc import Iterable
 import click
 from click.shell_completion import CompletionItem
 
-from roost_sim.catalogue.compositions import GATES, ORDERS, PLACEMENTS, POLICIES, PREEMPTIONS
+from roost_sim.catalogue.compositions import POLICIES
+from roost_sim.catalogue.gates import GATES
+from roost_sim.catalogue.orders import ORDERS
+from roost_sim.catalogue.placements import PLACEMENTS
+from roost_sim.catalogue.preemptions import PREEMPTIONS
 from roost_sim.clusters.presets import PRESET_NAMES
 
 _KINDS: tuple[Iterable[str], ...] = (ORDERS, PLACEMENTS, GATES, PREEMPTIONS)

@@ -10,7 +10,7 @@ import click
 
 from roost_engine.domain.config import FINAL_PIN_AFTER_S
 from roost_engine.engine import EngineConfig
-from roost_sim.catalogue.compositions import Composition
+from roost_sim.catalogue.composition import Composition
 from roost_sim.figures.metrics import Span
 from roost_sim.options.inputs import measured_span, read_workload, workload_options
 from roost_sim.options.numbers import FiniteRange

@@ -6,7 +6,8 @@ from dataclasses import asdict, dataclass
 
 from roost_engine.domain.model import JobId, Shape
 from roost_engine.engine import EngineConfig
-from roost_sim.catalogue.compositions import Composition, PolicyInformation
+from roost_sim.catalogue.composition import Composition
+from roost_sim.information.policy_information import PolicyInformation
 from roost_sim.information.predictions import JobKind, Predictions
 from roost_sim.information.progress import ProgressTable
 from roost_sim.replays.journal_history import Fate, History, HistoryBuilder

@@ -13,7 +13,7 @@ from roost_engine.domain.events import Event, NodeSeen, TopologySeen
 from roost_engine.domain.model import GpuUuid, JobId, NodeShare
 from roost_engine.engine import Engine, EngineConfig
 from roost_engine.plugins.plugins import Policies
-from roost_sim.catalogue.compositions import Composition
+from roost_sim.catalogue.composition import Composition
 from roost_sim.clusters.cluster_spec import ClusterSpec
 from roost_sim.figures.metrics import Metrics, Span, measure
 from roost_sim.figures.occupancy import Holds

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from roost_sim.catalogue.compositions import Composition
+from roost_sim.catalogue.composition import Composition
 from roost_sim.errors import SimError, TraceError
 from roost_sim.policies.gate.delay_gates import name_of
 from roost_sim.runs.simulation import Run

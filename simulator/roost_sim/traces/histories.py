@@ -152,7 +152,7 @@ def generate_history(
 
 
 def _draw_sessions(history: HistoryModel, job_count: int, rng: np.random.Generator) -> _Sessions:
-    """Draw who works when on what; sessions before the first one only make users known."""
+    """Draw users, kinds and sessions of jobs; sessions before the first only make users known."""
     lengths = np.maximum(np.round(history.session_jobs.draw(job_count, rng)), 1).astype(np.int64)
     count = int(np.searchsorted(np.cumsum(lengths), job_count)) + 1
     lengths = lengths[:count]

@@ -29,8 +29,10 @@ _LEAF_EXTENSIONS = (
     "extendedKeyUsage=serverAuth,clientAuth",
 )
 _PEM, _KEY = "{pem}", "{key}"  # in a command: the files that it writes
-_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,62}[A-Za-z0-9])?")
-_ADDRESS = re.compile(r"[0-9.]+|[0-9A-Fa-f:]*:[0-9A-Fa-f:.]*")
+_LONGEST_NAME, _LONGEST_HOST = 64, 253  # of a certificate's subject (X.520), and of DNS
+_LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9_-]{0,62}[A-Za-z0-9])?"  # Linux names a host with 64 letters
+_HOST = re.compile(rf"{_LABEL}(?:\.{_LABEL})*")
+_LIKE_ADDRESS = re.compile(r".*\.[0-9]+")  # no domain is a number
 
 Run = Callable[[Sequence[str]], str]
 
@@ -106,7 +108,7 @@ class Authority:
         Raises:
             CertificateError: a name is wrong, or openssl fails.
         """
-        checked = [(_checked(name), [_checked(one) for one in names]) for name, names in wanted]
+        checked = [(_name(name), [_checked(one) for one in names]) for name, names in wanted]
         self._make_authority()
         for name, names in checked:
             if not self._is_good(name, names, renew_before_days):
@@ -122,7 +124,7 @@ class Authority:
         Raises:
             CertificateError: there is none of that name.
         """
-        certificate = self._path(_checked(name))
+        certificate = self._path(_name(name))
         digest = fingerprint(certificate)
         day = time.strftime("%Y-%m-%d", time.gmtime(self._now_s()))
         with (self._folder / REVOKED).open("a", encoding="ascii") as file:
@@ -224,10 +226,29 @@ def fingerprint(certificate: Path) -> str:
         raise CertificateError(f"{certificate}: {why}") from error
 
 
+def _name(name: str) -> str:
+    if len(name) > _LONGEST_NAME:
+        raise _wrong(name)
+    return _checked(name)
+
+
 def _checked(name: str) -> str:
-    if not (_NAME.fullmatch(name) or _ADDRESS.fullmatch(name)):
-        raise CertificateError(f"{name!r} is no host name or address")
+    is_host = _HOST.fullmatch(name) and not _LIKE_ADDRESS.fullmatch(name)
+    if not (_is_address(name) or (is_host and len(name) <= _LONGEST_HOST)):
+        raise _wrong(name)
     return name
+
+
+def _wrong(name: str) -> CertificateError:
+    return CertificateError(f"{name!r} is no host name or address")
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return "%" not in name  # a zone is none of a certificate's
 
 
 def _plain(name: str) -> str:
@@ -239,4 +260,4 @@ def _plain(name: str) -> str:
 
 
 def _alternative(name: str) -> str:
-    return f"IP:{name}" if _ADDRESS.fullmatch(name) else f"DNS:{name}"
+    return f"IP:{name}" if _is_address(name) else f"DNS:{name}"

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from tests.cli.conftest import Run
 
 from roostctl.clients.calls import CallFailed
-from roostctl.clients.operator import connect
+from roostctl.clients.operator import OperatorClient
 from roostctl.main import cli
 from roostctl.testing import FakeOperator
 
@@ -81,6 +81,9 @@ def test_a_refused_call_carries_the_daemons_code_and_message(
     operator: FakeOperator, address: str
 ) -> None:
     operator.failure = (grpc.StatusCode.RESOURCE_EXHAUSTED, "too many calls")
-    with connect(address) as client, pytest.raises(CallFailed, match="too many calls") as failed:
+    with (
+        OperatorClient(address) as client,
+        pytest.raises(CallFailed, match="too many calls") as failed,
+    ):
         client.get_status()
     assert failed.value.code is grpc.StatusCode.RESOURCE_EXHAUSTED

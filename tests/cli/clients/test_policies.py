@@ -7,14 +7,14 @@ import grpc
 import pytest
 
 from roostctl.clients.calls import CallFailed
-from roostctl.clients.policies import connect_policies, connect_policy_admin
+from roostctl.clients.policies import PolicyAdminClient, PolicyClient
 
 
 def test_an_older_daemon_knows_no_shadow_and_no_policies(socket_path: Path) -> None:
     server = grpc.server(ThreadPoolExecutor(max_workers=1))
     server.add_insecure_port(f"unix:{socket_path}")
     server.start()
-    with connect_policies(f"unix:{socket_path}", 5.0) as client:
+    with PolicyClient(f"unix:{socket_path}", 5.0) as client:
         assert not client.explain_shadow("1").is_known
         with pytest.raises(CallFailed, match="older than this roostctl"):
             client.list_policies()
@@ -23,7 +23,7 @@ def test_an_older_daemon_knows_no_shadow_and_no_policies(socket_path: Path) -> N
 
 def test_a_daemon_that_is_not_there_is_named(tmp_path: Path) -> None:
     address = f"unix:{tmp_path}/admin.sock"
-    with connect_policy_admin(address, 5.0) as client, pytest.raises(CallFailed, match="--admin"):
+    with PolicyAdminClient(address, 5.0) as client, pytest.raises(CallFailed, match="--admin"):
         client.rollback("", "ann")
-    with connect_policies(address, 5.0) as policies, pytest.raises(CallFailed, match="--daemon"):
+    with PolicyClient(address, 5.0) as policies, pytest.raises(CallFailed, match="--daemon"):
         policies.explain_shadow("1")

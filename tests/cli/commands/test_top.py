@@ -11,7 +11,7 @@ from tests.cli.conftest import Golden, Run
 
 from roost_proto.v1 import operator_pb2 as pb
 from roostctl.clients.calls import CallFailed
-from roostctl.clients.operator import OperatorClient, connect
+from roostctl.clients.operator import OperatorClient
 from roostctl.commands import top
 from roostctl.testing import FakeOperator, build_job
 
@@ -70,7 +70,7 @@ def test_without_roostd_it_is_an_error_at_the_start(run: Run, operator: FakeOper
 def test_a_roostd_that_goes_away_is_named_beside_the_last_moment(
     busy: FakeOperator, address: str
 ) -> None:
-    with connect(address) as client:
+    with OperatorClient(address) as client:
         moment = top._ask(client)
         busy.failure = (grpc.StatusCode.UNAVAILABLE, "gone")
         later = top._ask_again(client, moment)
@@ -104,7 +104,7 @@ def test_a_live_view_draws_again_until_ctrl_c(
 
 @contextmanager
 def _client(address: str) -> Iterator[OperatorClient]:
-    with connect(address) as client:
+    with OperatorClient(address) as client:
         yield client
 
 

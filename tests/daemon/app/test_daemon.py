@@ -13,7 +13,7 @@ from tests.daemon.running import PATIENCE_S, config, running
 
 from roost_engine.domain.errors import ConfigError
 from roost_engine.domain.events import LoadsSeen, TopologySeen
-from roost_engine.domain.model import JobId, Placement
+from roost_engine.domain.model import JobId, NodeName, Placement
 from roost_engine.engine import Engine, EngineConfig
 from roost_engine.job_record import JobState
 from roost_engine.plugins.plugins import Policies
@@ -306,9 +306,9 @@ async def test_live_load_of_probes_reaches_the_decision(
             busy = sample(1, 8, sm_frac=floats(*[0.9] * 8))
             await call.write(probe_pb.ProbeMessage(sample=busy))
             board = daemon.daemon.state.board
-            await daemon.until(
-                lambda: any(report.sample is not None for report in board.reports()), "a sample"
-            )
+            report = board.report(NodeName("n1"))
+            assert report is not None
+            await daemon.until(lambda: report.sample is not None, "a sample")
             (job_id,) = slurm.submit(gpus_per_node=2, node_list="n1")
             await daemon.until_running(job_id)
 

@@ -81,3 +81,9 @@ def test_every_policy_of_roost_can_be_put_into_a_configuration(tmp_path: Path) -
             assert with_policy(Config(), policy) == Config()  # a model decides in place of the kind
             continue
         assert policy_of(with_policy(Config(), policy), policy.slot) == policy
+
+
+@pytest.mark.parametrize("slot", [slot for slot in Slot if slot is not Slot.SCORE])
+def test_a_policy_that_only_another_version_has_is_unknown(slot: Slot) -> None:
+    with pytest.raises(UnknownPolicy, match=f"no policy {slot}:later in this version"):
+        with_policy(Config(), PolicyName(slot, "later"))

@@ -91,6 +91,20 @@ def test_lines_are_a_chain_that_rotation_does_not_end(tmp_path: Path) -> None:
     assert stat.S_IMODE((tmp_path / HEAD_NAME).stat().st_mode) == 0o600
 
 
+def test_a_line_that_a_power_cut_left_half_does_not_swallow_the_next_one(tmp_path: Path) -> None:
+    append(tmp_path, "pin_timer", "ann")
+    append(tmp_path, "pin_timer", "bob")
+    file = tmp_path / FILE_NAME
+    file.write_bytes(file.read_bytes()[:-40])
+
+    append(tmp_path, "mode", "eve")
+
+    first, half, last = file.read_text().splitlines()
+    assert [json.loads(line)["by"] for line in (first, last)] == ["ann", "eve"]
+    assert half.startswith('{"at": ')
+    assert [found.line_number for found in chain.check(file.read_bytes()).breaks] == [2]
+
+
 def test_a_log_of_an_earlier_version_is_continued_and_covered(tmp_path: Path) -> None:
     old = '{"at": "2026-01-01", "action": "pin_timer", "by": "alice"}\n'
     (tmp_path / FILE_NAME).write_text(old * 3)

@@ -1,13 +1,19 @@
 """Folders of the daemon: made with their modes, and locked against a second daemon."""
 
+import os
 import stat
+import subprocess
+import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 
 from roost_engine.domain.errors import ConfigError
 from roostd.config.config import Config
-from roostd.ops.folders import SPOOL_FOLDER, StateFolderInUse, locked, make_folders
+from roostd.ops.folders import SPOOL_FOLDER, StateFolderInUse, locked, make_folders, user_name
+
+ANOTHER_USER = 65534
 
 
 def config(folder: Path) -> Config:
@@ -51,6 +57,32 @@ def test_a_second_daemon_is_refused_until_the_first_is_done(tmp_path: Path) -> N
             locked(tmp_path).__enter__()
     with locked(tmp_path):
         pass
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to another user")
+def test_files_that_roostd_made_as_root_are_named_with_a_cure_for_all_of_them(
+    tmp_path: Path,
+) -> None:
+    """An administrator has tried roostd by hand; the folder itself is the user's already."""
+    folder = tmp_path / "state"
+    folder.mkdir()
+    for path in (folder, *tmp_path.parents):
+        if path.is_relative_to(Path(tempfile.gettempdir())):
+            path.chmod(0o711)
+    with locked(folder):
+        pass
+    os.chown(folder, ANOTHER_USER, -1)
+    command = (
+        "import os, sys; from pathlib import Path; from roostd.ops.folders import locked\n"
+        f"os.setuid({ANOTHER_USER}); locked(Path(sys.argv[1])).__enter__()"
+    )
+    shown = subprocess.run(
+        [sys.executable, "-c", command, folder],
+        capture_output=True,
+        text=True,
+        check=False,
+    ).stderr
+    assert f"chown -R {user_name(ANOTHER_USER)} {folder}" in shown
 
 
 def test_a_runtime_folder_that_is_none_is_named_by_its_setting(tmp_path: Path) -> None:

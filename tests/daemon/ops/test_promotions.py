@@ -67,9 +67,11 @@ def test_a_promotion_for_all_ends_the_canary_of_its_slot_only() -> None:
     assert Promotions(canary=OPEN).with_promotion(LAS).canary == OPEN
 
 
-def test_a_rollback_takes_the_canary_before_the_promotion() -> None:
-    both = Promotions().with_promotion(LAS).with_promotion(replace(LAS, share_frac=0.1))
-    once = both.without(BACK)
-    assert (once.canary, once.promoted) == (None, {Slot.ORDER: LAS})
-    twice = once.without(BACK)
-    assert (twice.promoted, twice.rollbacks) == ({}, {Slot.ORDER: BACK})
+def test_a_rollback_takes_out_the_promotion_that_it_is_of() -> None:
+    canary = replace(OPEN, slot=LAS.slot, share_frac=0.1)
+    both = Promotions().with_promotion(LAS).with_promotion(canary)
+    without_canary = both.without(canary, BACK)
+    assert (without_canary.canary, without_canary.promoted) == (None, {Slot.ORDER: LAS})
+    without_las = both.without(LAS, BACK)
+    assert (without_las.canary, without_las.promoted) == (canary, {})
+    assert without_las.rollbacks == {Slot.ORDER: BACK}

@@ -116,9 +116,11 @@ def test_a_faulty_gpu_and_a_node_without_a_probe_are_told(state: DaemonState) ->
     state.engine.step(
         GpuHealthChanged(at_s=state.clock.now_s(), name=name, gpu_index=3, fault="XID 79")
     )
-    for report in list(state.board.reports()):
-        report.stream = None
-    state.board.forget(nodes.node_names(state)[1])
+    gone = nodes.node_names(state)[1]
+    report = state.board.report(gone)
+    assert report is not None
+    report.stream = None
+    state.board.forget(gone)
     first, second, *_ = built(state)["nodes"]
     assert first["gpus"][3][GPU_KEYS.index("fault")] == "XID 79"
     assert second["sample_age_s"] is None

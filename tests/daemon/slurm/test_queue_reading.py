@@ -15,9 +15,10 @@ from roost_engine.domain.model import NodeName
 from roost_slurm.text.partitions import Partition
 from roost_slurm.text.reservations import Reservation
 from roost_slurm.text.scheduling import Scheduling
-from roost_slurm.text.squeue import SlurmJobState
+from roost_slurm.text.squeue import QueuedJob, SlurmJobState
 from roostd.slurm.jobs import JobReader
 from roostd.slurm.port import QueueSnapshot
+from roostd.slurm.queue_reading import view
 from roostd.slurm.queue_view import SiteView
 from roostd.slurm.rules.site_rules import SiteRules
 
@@ -25,6 +26,26 @@ from roostd.slurm.rules.site_rules import SiteRules
 @pytest.fixture
 def watcher() -> Watcher:
     return Watcher()
+
+
+@pytest.mark.parametrize("task_count", [2, 200])
+def test_the_ids_of_an_array_are_made_once_however_many_tasks_it_has(
+    watcher: Watcher, monkeypatch: pytest.MonkeyPatch, task_count: int
+) -> None:
+    """A record of 20,000 tasks held the interpreter for a minute when each task made them."""
+    made: list[int] = []
+
+    def count(job: QueuedJob) -> tuple[str, ...]:
+        made.append(job.number)
+        return tuple(f"{job.array_number}_{task}" for task in job.task_ids)
+
+    monkeypatch.setattr(QueuedJob, "job_ids", property(count))
+    array = QueuedJob(number=9, array_number=9, task_ids=tuple(range(task_count)))
+    snapshot = QueueSnapshot(at_epoch_s=0.0, jobs=(array,))
+    found = view(snapshot, watcher.reader, [], watcher.view, 0.0, watcher.site)
+
+    assert len(found.unmanaged) == task_count
+    assert made == [9]
 
 
 # -- Slurm's own rules -------------------------------------------------------------------------

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roostd.telemetry.gpu_memory import GpuMemoryFileError, GpuMemoryPeaks, read_peaks
+from roostd.ops.state_file import DAMAGED
+from roostd.telemetry.gpu_memory import GpuMemoryPeaks, read_peaks
 
 GIB = 1 << 30
 ANN, BOB = 1001, 1002
@@ -114,5 +115,5 @@ def test_a_file_of_an_earlier_version_is_read() -> None:
     ],
 )
 def test_a_damaged_file_is_refused(content: str) -> None:
-    with pytest.raises(GpuMemoryFileError):
+    with pytest.raises(DAMAGED):
         read_peaks(content)

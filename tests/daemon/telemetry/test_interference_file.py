@@ -39,6 +39,8 @@ def test_a_file_is_read_as_it_was_written() -> None:
         ("rows", 5),
         ("rows", [[]] * 10_001),
         ("best", {"2 1 lm": None}),
+        ("best", {"2 1 lm": 10**400}),
+        ("rows", [["1 lm", "", "", 10**400, 1.0, 1.0, 1.0, 1.0, 1.0]]),
         ("best", []),
     ],
 )

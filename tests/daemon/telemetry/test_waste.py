@@ -3,9 +3,9 @@
 import pytest
 
 from roost_sim.clusters.link_shapes import SHAPES
+from roostd.ops.state_file import DAMAGED
 from roostd.telemetry.waste import (
     KEPT_DAYS,
-    WasteFileError,
     WasteTally,
     day_of,
     half_free_count,
@@ -94,7 +94,7 @@ EMPTY = '{"held": 0, "idle": 0, "unknown": 0, "split": 0, "unreachable": 0, "hal
     ],
 )  # fmt: skip
 def test_another_file_is_refused(text: str) -> None:
-    with pytest.raises(WasteFileError):
+    with pytest.raises(DAMAGED):
         read_tally(text)
 
 

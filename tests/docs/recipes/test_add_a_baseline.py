@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from roost_sim.catalogue.compositions import ORDERS, POLICIES, Composition
-from roost_sim.catalogue.orders import OrderPart
+from roost_sim.catalogue.composition import Composition
+from roost_sim.catalogue.compositions import POLICIES
+from roost_sim.catalogue.orders import ORDERS, OrderPart
 from roost_sim.cli import cli
 from roost_sim.worlds.fidelity import Regime
 

@@ -22,13 +22,12 @@ from roost_engine.policies.preemption_protocols import (
 from roost_engine.policies.slots import name_of
 from roost_engine.prediction.predictors import Predictors
 from roost_engine.preemption.rules import (
+    DisplaceAndMove,
     DisplaceBy,
     KnownLeftMovesConfig,
     LasMovesConfig,
     Leases,
     LeasesConfig,
-    RankedWithMigration,
-    WithMigration,
     known_left_moves,
     las_moves,
     leases,
@@ -118,7 +117,6 @@ def test_by_what_is_known_the_count_of_a_ranking_agrees_with_each_pair(run_s: fl
         )
     ranked = rule.first_to_go(among.stoppable(1e5), 1e5)
     newcomer = ran("9", run_s, gpus=4)
-    assert isinstance(rule, RankedWithMigration)
     assert {job.job_id for job in ranked} == set("1234567")
     each = [rule.displaces(newcomer, victim, 1e5) for victim in ranked]
     assert each == sorted(each, reverse=True)
@@ -142,7 +140,6 @@ def test_the_count_of_a_ranking_agrees_with_each_pair(attained_s: float) -> None
         ran(name, run_s) for name, run_s in zip("12345", (100, 300, 100, 0, 70), strict=True)
     ]
     ranked, newcomer = rule.first_to_go(running, 0.0), ran("9", attained_s)
-    assert isinstance(rule, RankedWithMigration)
     each = [rule.displaces(newcomer, victim, 0.0) for victim in ranked]
     assert each == sorted(each, reverse=True)
     assert rule.displaced_count(newcomer, ranked, 0.0) == sum(each)
@@ -229,13 +226,13 @@ def test_without_partitions_every_job_may_be_stopped() -> None:
     assert leases(LeasesConfig(partitions=MAIN)).lease_s(record) == inf
 
 
-def test_migration_is_added_to_a_rule_and_keeps_its_answers() -> None:
-    plain = DisplaceBy(attained_service, safe_s=60.0, round_s=60.0)
-    moving = WithMigration.of(plain)
+def test_only_a_rule_with_migration_moves_jobs() -> None:
+    moving = DisplaceAndMove(attained_service, safe_s=60.0, round_s=60.0)
     assert isinstance(moving, MovingPreemption)
     assert not isinstance(moving, JudgingPreemption)
+    assert not isinstance(DisplaceBy(attained_service), MovingPreemption)
     assert not isinstance(Leases(60.0), MovingPreemption)
-    assert moving.review_s(61.0) == plain.review_s(61.0) == 120.0
+    assert moving.review_s(61.0) == 120.0
     assert moving.renews_leases is False
     assert Leases(60.0).renews_leases is True
 

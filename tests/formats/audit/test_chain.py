@@ -67,6 +67,12 @@ def test_lines_of_an_earlier_version_are_covered_as_a_whole() -> None:
     assert [one.line_number for one in check(text.replace(b"2026", b"2025", 1)).breaks] == [3]
 
 
+def test_a_first_line_of_deep_brackets_is_damage() -> None:
+    """A crash of the reader (RecursionError) is no finding."""
+    (found,) = check(b"[" * 100_000 + b"\n" + log("ann")).breaks
+    assert found.line_number == 1
+
+
 def test_a_rotated_file_continues_where_the_one_before_ended() -> None:
     before = check(log("ann", "bob"))
     after = log("eve", after=before.last_hash)

@@ -4,17 +4,11 @@ import re
 from math import inf
 
 import pytest
-from tests.simulator.hand_worked import NO_INFORMATION
 
 from roost_engine.domain.config import WIDER_AFTER_S
 from roost_engine.engine import EngineConfig, Passing
-from roost_sim.catalogue.compositions import (
-    POLICIES,
-    PolicyNameError,
-    Regime,
-    find_policy,
-)
-from roost_sim.errors import SimError
+from roost_sim.catalogue.compositions import POLICIES, PolicyNameError, find_policy
+from roost_sim.worlds.fidelity import Regime
 
 SHORT_NAMES = (
     *("fifo", "sjf", "srtf", "las", "srsf", "drf", "tetris", "optimus", "themis", "gandiva"),
@@ -66,15 +60,6 @@ def test_a_job_waits_for_a_tight_shape_as_long_as_in_roostd_but_in_stacks_of_bef
         assert find_policy(name).engine_config(EngineConfig()).wider_after_s == inf
 
 
-def test_agents_may_be_kept_from_forwarding() -> None:
-    shared, alone = (
-        find_policy(f"fifo+consolidation-4{end}").engine_config(EngineConfig())
-        for end in ("", "-alone")
-    )
-    assert (shared.agents, shared.forwards) == (4, True)
-    assert (alone.agents, alone.forwards) == (4, False)
-
-
 @pytest.mark.parametrize(
     ("name", "complaint"),
     [
@@ -87,16 +72,3 @@ def test_agents_may_be_kept_from_forwarding() -> None:
 def test_a_wrong_name_says_what_is_nearest(name: str, complaint: str) -> None:
     with pytest.raises(PolicyNameError, match=re.escape(complaint)):
         find_policy(name)
-
-
-@pytest.mark.parametrize(
-    ("name", "complaint"),
-    [
-        ("fifo+strict+model:/none.onnx", "/none.onnx: none.json cannot be read"),
-        ("fifo+strict+patient-model:", "names no file of its model; want model:FILE"),
-        ("selector:/none.onnx+strict", "/none.onnx: none.json cannot be read"),
-    ],
-)
-def test_a_model_that_cannot_be_loaded_is_named(name: str, complaint: str) -> None:
-    with pytest.raises(SimError, match=re.escape(complaint)):
-        find_policy(name).build(NO_INFORMATION)

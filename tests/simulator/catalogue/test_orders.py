@@ -10,17 +10,13 @@ from roost_engine.cluster.cluster import Cluster
 from roost_engine.domain.model import JobId
 from roost_engine.policies.protocols import KeyedOrder, QueueView
 from roost_engine.testing.builders import waiting
-from roost_sim.catalogue.compositions import (
-    ORDERS,
-    POLICIES,
-    PolicyInformation,
-    PolicyNameError,
-    Regime,
-    find_policy,
-)
+from roost_sim.catalogue.compositions import POLICIES, PolicyNameError, find_policy
+from roost_sim.catalogue.orders import ORDERS
 from roost_sim.clusters.cluster_file import load_cluster
+from roost_sim.information.policy_information import PolicyInformation
 from roost_sim.runs.simulation import Run, simulate
 from roost_sim.traces.trace import make_trace
+from roost_sim.worlds.fidelity import Regime
 
 # One node of 8 GPUs is busy until 100; then the order decides. (id, submission, work, GPUs)
 LOOKS_AT_ALL = ("themis", "drf", "tetris", "asrpt")

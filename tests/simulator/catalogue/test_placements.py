@@ -4,10 +4,7 @@ import pytest
 from tests.simulator.simulated import arrival, cluster, simulate
 
 from roost_engine.testing.builders import shape
-from roost_sim.catalogue.compositions import (
-    PolicyNameError,
-    find_policy,
-)
+from roost_sim.catalogue.compositions import PolicyNameError, find_policy
 from roost_sim.catalogue.placements import placement_part
 
 

@@ -19,7 +19,8 @@ from roost_engine.preemption.network_preemption import NetworkPreemption
 from roost_engine.queue.orders import SpeedAchieved
 from roost_formats.journal.codec import decode, encode
 from roost_formats.models.score import load_score_policy
-from roost_sim.catalogue.compositions import Composition, find_policy
+from roost_sim.catalogue.composition import Composition
+from roost_sim.catalogue.compositions import find_policy
 from roost_sim.clusters.presets import preset
 from roost_sim.information.policy_information import PolicyInformation
 from roost_sim.information.progress import ProgressTable

@@ -13,7 +13,8 @@ from roost_engine.plugins.plugins import Policies
 from roost_engine.testing.builders import node
 from roost_formats.models.score import load_onnx_score
 from roost_formats.testing.onnx_models import ModelParts, install_model
-from roost_sim.catalogue.compositions import GATES, POLICIES, find_policy
+from roost_sim.catalogue.compositions import POLICIES, find_policy
+from roost_sim.catalogue.gates import GATES
 from roost_sim.cli import cli
 from roost_sim.replays.journal_comparison import JournalComparison, compare_with, read_history
 from roost_sim.replays.recording import ModelShelf, Recording

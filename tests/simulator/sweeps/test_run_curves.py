@@ -7,7 +7,6 @@ import pytest
 from tests.simulator.sweeps.cases import template
 
 from roost_engine.domain.model import JobId, NodeName, NodeShare
-from roost_sim.catalogue.compositions import Regime
 from roost_sim.clusters.cluster_spec import ClusterSpec
 from roost_sim.clusters.presets import preset
 from roost_sim.figures.metrics import Span, measure
@@ -24,6 +23,7 @@ from roost_sim.sweeps.run_curves import (
     HoldLog,
     curves_of,
 )
+from roost_sim.worlds.fidelity import Regime
 
 WHOLE = Span(warm_up_frac=0, cool_down_frac=0)
 SMALL = preset("small")  # 8 nodes of 8 GPUs

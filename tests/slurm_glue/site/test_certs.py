@@ -51,6 +51,19 @@ def test_makes_an_authority_and_a_certificate_for_each_name(tmp_path: Path) -> N
     assert "CA:FALSE" in shown(folder / "gpu01.pem", "-ext", "basicConstraints")
 
 
+def test_host_names_may_be_as_long_as_dns_has_them_and_nodes_may_be_numbers(tmp_path: Path) -> None:
+    """Names of cloud machines with their domains have more than the 64 letters of a subject."""
+    node, domain = "n" * 63, "c.project-4711.internal"
+    assert certs(tmp_path, "--nodes", f"{node},0017", "--domain", domain) == 0
+    assert f"DNS:{node}, DNS:{node}.{domain}" in shown(
+        tmp_path / f"{node}.pem", "-ext", "subjectAltName"
+    )
+    assert "DNS:0017, DNS:0017." in shown(tmp_path / "0017.pem", "-ext", "subjectAltName")
+    made = (tmp_path / f"{node}.pem").read_bytes()
+    assert certs(tmp_path, "--nodes", f"{node},0017", "--domain", domain) == 0
+    assert (tmp_path / f"{node}.pem").read_bytes() == made
+
+
 def test_keys_are_for_their_owner_alone(tmp_path: Path) -> None:
     folder = tmp_path / "tls"
     certs(folder, "--nodes", "n1")
@@ -124,6 +137,12 @@ def test_a_revoked_certificate_is_on_the_list_and_gone(
         (["--nodes", "../etc"], "no host name or address"),
         (["--daemon", "a,DNS:b"], "no host name or address"),
         (["--daemon", "a\nb"], "no host name or address"),
+        (["--daemon", "10.0.0.256"], "no host name or address"),
+        (["--daemon", "1.2.3.4.5"], "no host name or address"),
+        (["--daemon", ":::"], "no host name or address"),
+        (["--daemon", "h" * 65], "no host name or address"),
+        (["--daemon", ".".join(["host"] * 60)], "no host name or address"),
+        (["--nodes", "n" * 65], "no host name or address"),
         (["--nodes", "gpu[1"], "gpu[1"),
         (["--nodes", "n1", "--days", "0x"], "want 1 to 36500 days"),
         (["--nodes", "n1", "--days", "0"], "want 1 to 36500 days"),

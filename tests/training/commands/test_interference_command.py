@@ -17,10 +17,10 @@ from roost_formats.models.interference import load_onnx_interference
 from roost_formats.models.manifest import manifest_path
 from roost_train.cli import main
 from roost_train.commands.interference_command import read_sources, run
-from roost_train.interference.interference_measured import read_measured
-from roost_train.interference.interference_pairs import Split, join, read_pairs
-from roost_train.interference.interference_training import train
+from roost_train.interference.measured_pairs import read_measured
 from roost_train.interference.pair_tables import read_pair_tables
+from roost_train.interference.pairs import Split, join, read_pairs
+from roost_train.interference.training import train
 
 
 def test_the_command_writes_a_model_that_the_daemon_loads(tmp_path: Path) -> None:

@@ -35,6 +35,17 @@ def test_damaged_checkpoints_are_refused(tmp_path: Path) -> None:
         read_checkpoint(path)
 
 
+def test_weights_that_changed_on_the_disk_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "last.pt"
+    numbers = torch.arange(1000.0)
+    write_checkpoint(path, {"net": numbers})
+    content = bytearray(path.read_bytes())
+    content[content.index(numbers.numpy().tobytes()) + 1500] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(TrainError, match=r"last\.pt: no checkpoint of a selector"):
+        read_checkpoint(path)
+
+
 def test_a_file_of_another_kind_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "last.pt"
     torch.save([1.0], path)

@@ -8,8 +8,8 @@ import pytest
 
 from roost_engine.prediction.interference.interference_vector import COLUMN, MASK, fraction
 from roost_train.errors import BadTable
-from roost_train.interference.interference_public import PublicJob
 from roost_train.interference.pair_tables import read_pair_tables
+from roost_train.interference.public import PublicJob
 
 
 def table(folder: Path, text: str, name: str = "pairs.csv") -> Path:

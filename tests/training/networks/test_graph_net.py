@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from roost_engine.scoring import graph_columns as names
-from roost_train.graph.graph_release import draw_batch
+from roost_train.graph.release import draw_batch
 from roost_train.networks.graph_net import GraphNet, TorchGraph
 
 pytestmark = pytest.mark.torch

@@ -22,7 +22,7 @@ from roost_train.selector.ablation import (
     effects,
     variants,
 )
-from roost_train.selector.selector_config import EpisodeNumbers, SelectorConfig
+from roost_train.selector.config import EpisodeNumbers, SelectorConfig
 
 pytestmark = pytest.mark.torch
 

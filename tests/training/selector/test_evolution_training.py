@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from tests.training.burst import best_s, burst
 from tests.training.environments.small_episodes import cluster, episodes, trace
+from tests.training.selector.test_training import Stopped, stop_within
 
 from roost_formats.models.order import load_onnx_selector
 from roost_train.errors import TooFewJobs, TrainError
@@ -22,7 +23,7 @@ from roost_train.selector.evolution_training import (
     EvolutionTraining,
     part_episodes,
 )
-from roost_train.selector.selector_runs import SelectorRuns, mean_jct_s
+from roost_train.selector.runs import SelectorRuns, mean_jct_s
 
 pytestmark = pytest.mark.torch
 
@@ -52,6 +53,60 @@ def test_a_search_that_was_stopped_comes_out_the_same(tmp_path: Path) -> None:
     kinds = [next(iter(json.loads(line))) for line in log.splitlines()]
     assert kinds.count("generation") == 4
     assert kinds.count("validation") == 3  # the start, and after two and four generations
+
+
+@pytest.mark.parametrize("generation", [0, 2])
+def test_a_search_that_was_stopped_in_a_validation_comes_out_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, generation: int
+) -> None:
+    whole = training(tmp_path / "whole").run(4)
+    part = training(tmp_path / "parts")
+    validate = part.validate
+
+    def stopped() -> object:
+        if part.search.generation == generation:
+            raise KeyboardInterrupt
+        return validate()
+
+    monkeypatch.setattr(part, "validate", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        part.run(4)
+    parts = training(tmp_path / "parts").run(4)
+    for name in (whole.name, "selector.json", "log.jsonl", "best.json", "last.json"):
+        assert (parts.parent / name).read_bytes() == (whole.parent / name).read_bytes(), name
+
+
+def test_a_search_that_was_stopped_at_any_write_comes_out_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = training(tmp_path / "whole").run(2)
+    count, is_whole = 0, False
+    while not is_whole:
+        folder = tmp_path / str(count)
+        with monkeypatch.context() as patch:
+            stop_within(patch, count)
+            try:
+                training(folder).run(2)
+                is_whole = True
+            except Stopped:
+                pass
+        with (folder / "log.jsonl").open("a", encoding="utf-8") as file:
+            file.write('{"generation": {"numb')  # stopped within a line
+        parts = training(folder).run(2)
+        for name in (whole.name, "selector.json", "log.jsonl"):
+            found = (parts.parent / name).read_bytes()
+            assert found == (whole.parent / name).read_bytes(), f"{name} after {count} writes"
+        count += 1
+    assert count > 8
+
+
+@pytest.mark.parametrize("name", ["last.json", "best.json", "scale.json"])
+@pytest.mark.parametrize("content", [b"{", b"[]"])
+def test_a_damaged_file_is_named(tmp_path: Path, name: str, content: bytes) -> None:
+    training(tmp_path).run(1)
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(TrainError, match=rf"{name}: damaged"):
+        training(tmp_path).run(1)
 
 
 def test_what_is_released_is_the_best_in_validation(tmp_path: Path) -> None:

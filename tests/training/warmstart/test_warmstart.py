@@ -7,7 +7,7 @@ import pytest
 
 from roost_engine.queue.model_order import CLUSTER_COLUMNS, JOB_COLUMNS
 from roost_train.errors import TooFewJobs
-from roost_train.warmstart.warmstart_decisions import Preferences
+from roost_train.warmstart.decisions import Preferences
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("onnxruntime")

@@ -59,7 +59,7 @@ def run_ablate(arguments: argparse.Namespace) -> int:
         as_table,
         effects,
     )
-    from roost_train.selector.selector_config import read_config
+    from roost_train.selector.config import read_config
 
     for option, value in (("--seeds", arguments.seeds), ("--judged", arguments.judged)):
         if value < 1:

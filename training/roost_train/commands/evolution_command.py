@@ -58,7 +58,8 @@ def run_evolve(arguments: argparse.Namespace) -> int:
         EvolutionTraining,
         part_episodes,
     )
-    from roost_train.selector.selector_runs import selector_runs
+    from roost_train.selector.runs import selector_runs
+    from roost_train.selector.training_folder import data_digest
 
     began_s = time.monotonic()
     process_count = core_count() if arguments.processes is None else arguments.processes
@@ -71,6 +72,7 @@ def run_evolve(arguments: argparse.Namespace) -> int:
     about = {
         "traces": [{"source": Path(one.source).name, "job_count": len(one)} for one in traces],
         "clusters": [one.name for one in clusters],
+        "data_sha256": data_digest(tuple(traces), tuple(clusters)),
     }
     known = {
         "trained": part_episodes(traces, clusters, parameters, is_trained=True),

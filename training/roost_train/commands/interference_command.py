@@ -12,18 +12,18 @@ from pathlib import Path
 
 from roost_formats.models.interference import load_onnx_interference
 from roost_train.errors import TrainError
-from roost_train.interference.interference_journal import read_reports
-from roost_train.interference.interference_measured import read_measured
-from roost_train.interference.interference_pairs import Pairs, join, read_pairs
-from roost_train.interference.interference_refit import as_text, refit, write_refit
-from roost_train.interference.interference_training import (
+from roost_train.interference.journal import read_reports
+from roost_train.interference.measured_pairs import read_measured
+from roost_train.interference.pair_tables import read_pair_tables
+from roost_train.interference.pairs import Pairs, join, read_pairs
+from roost_train.interference.refit import as_text, refit, write_refit
+from roost_train.interference.training import (
     as_table,
     compare,
     not_met,
     part_count,
     write_interference,
 )
-from roost_train.interference.pair_tables import read_pair_tables
 from roost_train.progress import ProgressBar
 
 

@@ -83,8 +83,8 @@ def add_selector(selector: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Train, or continue what was begun in the folder; 130 when it was stopped."""
     from roost_train.environments.slot_run import Slot
-    from roost_train.selector.selector_config import read_config
-    from roost_train.selector.selector_training import SelectorTraining
+    from roost_train.selector.config import read_config
+    from roost_train.selector.training import SelectorTraining
 
     if not 0 < arguments.until <= 1:
         raise TrainError(f"--until {arguments.until:g}: want above 0 to 1")

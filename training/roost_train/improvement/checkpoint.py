@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import torch
 
@@ -28,7 +29,12 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
         TrainError: the file is damaged, or of another kind.
     """
     try:
+        with ZipFile(path) as parts:  # torch itself does not compare its checksums
+            if (damaged := parts.testzip()) is not None:
+                raise TrainError(f"{path}: no checkpoint of a selector: {damaged} is damaged")
         state = torch.load(path, weights_only=True)
+    except TrainError:
+        raise
     except Exception as error:  # torch raises whatever its unpickler met
         raise TrainError(f"{path}: no checkpoint of a selector: {error}") from error
     if not isinstance(state, dict):

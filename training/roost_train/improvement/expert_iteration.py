@@ -45,7 +45,7 @@ _SAMPLE_STREAM = 43  # keeps the draw of the decisions that are tried apart from
 
 
 class Follow(StrEnum):
-    """Who decides in a simulation that is run ahead."""
+    """The policy that decides in a simulation that is run ahead."""
 
     TEACHER = "teacher"
     SELECTOR = "selector"

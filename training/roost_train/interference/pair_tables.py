@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from roost_engine.prediction.interference.interference_vector import fraction, vector
 from roost_train.errors import BadTable
-from roost_train.interference.interference_pairs import Pairs, log_slowdown
-from roost_train.interference.interference_public import PublicJob
+from roost_train.interference.pairs import Pairs, log_slowdown
+from roost_train.interference.public import PublicJob
 from roost_train.interference.table_rows import Row, read_rows
 
 UNNAMED_GPU = "unnamed"

@@ -93,13 +93,13 @@ class SelectorNet(torch.nn.Module):  # type: ignore[misc]
                 layer.bias *= 0.0
 
     @classmethod
-    def residual(cls, sizes: SelectorSizes | None = None) -> "SelectorNet":
+    def residual(cls) -> "SelectorNet":
         """Return a selector that ranks exactly as its skip: its network begins at zero.
 
         Only the last layers are zero, so the first step of a training moves them, and through them
         all others.
         """
-        net = cls(sizes)
+        net = cls()
         with torch.no_grad():
             for layer in (net.head3, net.none):
                 layer.weight.zero_()

@@ -26,13 +26,14 @@ from roost_train.improvement.improvement import Method
 from roost_train.improvement.rollout_engine import InProcess, Player, Teacher
 from roost_train.improvement.selector_agent import SelectorAgent
 from roost_train.networks.policy_net import net_of
-from roost_train.selector.selector_config import SelectorConfig
-from roost_train.selector.selector_training import SelectorTraining
+from roost_train.selector.config import SelectorConfig
+from roost_train.selector.training import SelectorTraining
 
 FULL, SUPERVISED, TEACHER = "full", "supervised only", "teacher"
-_FIRST_JUDGED = 700_000  # seeds of episodes; see selector_training for those of others
+_FIRST_JUDGED = 700_000  # seeds of episodes; see `training` for those of others
 _DRAWS = 2_000  # of the bootstrap
-_WARM_FILES = ("start.pt", "best.pt", "log.jsonl")
+# What a variant has of the warm start: log, best and, last, start, which says that all are there.
+_WARM_FILES = (("log.jsonl", "log.jsonl"), ("start.pt", "best.pt"), ("start.pt", "start.pt"))
 
 Floats = NDArray[np.float64]
 
@@ -131,17 +132,19 @@ class Ablation:
         )
         training = SelectorTraining(self._trace, self._clusters, seeded, folder, self._tell)
         if warm is not None and not (folder / "start.pt").exists():
-            for file in reversed(_WARM_FILES):  # start.pt last: it says that the others are there
-                shutil.copy(warm / file, folder / file)
+            for source, name_there in _WARM_FILES:
+                beside = folder / f"{name_there}.part"
+                shutil.copy(warm / source, beside)
+                beside.replace(folder / name_there)
         return training
 
     def _judged(self, training: SelectorTraining, file: str, judged: range) -> Floats:
         kept = training.folder / f"judged-{file}-{len(judged)}.json"
         if kept.exists():
-            return np.array(json.loads(kept.read_text(encoding="utf-8")))
+            return np.array(training.files.document(kept.name))
         player = SelectorAgent(net_of(read_checkpoint(training.folder / file)))
         found = _judge(training.episodes, judged, player)
-        kept.write_text(json.dumps(found.tolist()), encoding="utf-8")
+        training.files.write(kept.name, json.dumps(found.tolist()))
         return found
 
 

@@ -31,9 +31,10 @@ from roost_train.environments.decisions import Decision
 from roost_train.environments.episodes import Episodes
 from roost_train.errors import TooFewJobs, TrainError
 from roost_train.improvement.evolution import Evolution
-from roost_train.networks.score_selector import ScoreScale, ScoreSelector
+from roost_train.networks.score_selector import READ_COLUMNS, ScoreScale, ScoreSelector
 from roost_train.release.selector_release import write_selector
-from roost_train.selector.selector_runs import Case, Queue, RecordingModel, SelectorRuns, mean_jct_s
+from roost_train.selector.runs import Case, Queue, RecordingModel, SelectorRuns, mean_jct_s
+from roost_train.selector.training_folder import TrainingFolder
 
 _FIRST_VALIDATION = 500_000
 _WARM_FRAC = 1 / 6  # of an episode's jobs, which do not count: the history is still empty
@@ -146,14 +147,17 @@ class EvolutionTraining:
         self._seeds = range(_FIRST_VALIDATION, _FIRST_VALIDATION + parameters.validated_episodes)
         self._of_teacher: list[float] = []
         self.about = {**about, "evolution": asdict(parameters)}
-        folder.mkdir(parents=True, exist_ok=True)
-        self._claim()
+        self._files = TrainingFolder(folder, self.about)
         self.scale = self._measured()
         self.search = Evolution(
             self.scale.start(), parameters.step, parameters.candidate_count, parameters.seed
         )
         if (last := folder / "last.json").exists():
-            self.search.restore(json.loads(last.read_text(encoding="utf-8")))
+            try:
+                self.search.restore(self._files.document(last.name))
+            except (KeyError, TypeError, ValueError) as error:
+                raise TrainError(f"{last}: damaged; begin again in another folder") from error
+        self._forget_after(self.search.generation)
 
     def run(self, generations: int, goes_on: Callable[[], bool] = lambda: True) -> Path:
         """Search from wherever an earlier call has come to, and release the best.
@@ -162,17 +166,26 @@ class EvolutionTraining:
             generations: of the search, with those of earlier calls.
             goes_on: asked before each generation.
         """
-        if not self._lines("validation"):
-            self.validate()
+        self._validate_if_due()
         while self.search.generation < generations and goes_on():
             cost = self.iterate()
             number, step = self.search.generation, self.search.step
             self._tell(f"generation {number}: mean cost {cost:+.4f}, step {step:.3f}")
-            if number % self.parameters.validate_every == 0:
-                self.validate()
-        if self._lines("validation")[-1]["generation"] != self.search.generation:
+            self._validate_if_due()
+        if not self._is_validated():
             self.validate()
         return self.release()
+
+    def _validate_if_due(self) -> None:
+        """Validate where the interval wants it, and an earlier call was not stopped before it."""
+        due = self.search.generation % self.parameters.validate_every == 0
+        if due and not self._is_validated():
+            self.validate()
+
+    def _is_validated(self) -> bool:
+        """Return whether the search as it is now was compared with the teacher."""
+        validated = [one["generation"] for one in self._files.lines("validation")]
+        return self.search.generation in validated
 
     def iterate(self) -> float:
         """Simulate a generation and learn from it; return the mean cost of its candidates."""
@@ -189,20 +202,20 @@ class EvolutionTraining:
             "best_cost": float(costs.min()),
             "step": search.step,
         }
-        self._log({"generation": figures})
-        _replace(self.folder / "last.json", json.dumps(search.state()))
+        self._files.log({"generation": figures})
+        self._files.write("last.json", json.dumps(search.state()))
         return float(costs.mean())
 
     def validate(self) -> Comparison:
         """Compare the mean of the search with the teacher, and keep it if it is the best so far."""
-        earlier = [one["to_teacher"] for one in self._lines("validation")]
+        earlier = [one["to_teacher"] for one in self._files.lines("validation")]
         found = self.compare(self.scale.selector(self.search.mean))
-        self._log({"validation": asdict(found)})
         change = f"{found.to_teacher - 1:+.1%} (standard error {found.error:.1%})"
         self._tell(f"generation {found.generation}: completion time {change} of the teacher's")
         if not earlier or found.to_teacher < min(earlier):
             body = {**asdict(found), "mean": self.search.mean.tolist()}
-            _replace(self.folder / "best.json", json.dumps(body))
+            self._files.write("best.json", json.dumps(body))
+        self._files.log({"validation": asdict(found)})  # last: a line says that all was written
         return found
 
     def compare(self, model: RankModel) -> Comparison:
@@ -219,15 +232,30 @@ class EvolutionTraining:
 
     def best(self) -> ScoreSelector:
         """Return the selector that was best in validation."""
-        return self.scale.selector(np.array(self._best_body()["mean"]))
+        return self.scale.selector(self._numbers("best.json", self._best_body().get("mean")))
 
     def best_figures(self) -> Mapping[str, Any]:
         """Return how it did there; see Comparison."""
         return {name: value for name, value in self._best_body().items() if name != "mean"}
 
     def _best_body(self) -> dict[str, Any]:
-        body: dict[str, Any] = json.loads((self.folder / "best.json").read_text(encoding="utf-8"))
-        return body
+        body = self._files.document("best.json")
+        return body if isinstance(body, dict) else {}
+
+    def _numbers(self, name: str, value: object) -> NDArray[np.float64]:
+        """Return the numbers of a file: so many as columns are read, or as a search has.
+
+        Raises:
+            TrainError: they are not.
+        """
+        count = len(READ_COLUMNS) if name == "scale.json" else self.scale.size
+        try:
+            found = np.array(value, dtype=np.float64)
+        except (TypeError, ValueError):
+            found = np.zeros(0)
+        if found.shape != (count,) or not np.isfinite(found).all():
+            raise TrainError(f"{self.folder / name}: damaged; begin again in another folder")
+        return found
 
     def release(self) -> Path:
         """Write the best selector as a model that a daemon loads, and return its path."""
@@ -241,13 +269,6 @@ class EvolutionTraining:
 
     # -- its files -------------------------------------------------------------------------
 
-    def _claim(self) -> None:
-        path, text = self.folder / "config.json", json.dumps(self.about, indent=1) + "\n"
-        if not path.exists():
-            _replace(path, text)
-        elif path.read_text(encoding="utf-8") != text:
-            raise TrainError(f"{self.folder} holds a training with another configuration or trace")
-
     def _measured(self) -> ScoreScale:
         """Return the scale of the numbers, measured now or by an earlier call."""
         path = self.folder / "scale.json"
@@ -259,9 +280,8 @@ class EvolutionTraining:
             if not queues:
                 raise TrainError("no two jobs ever wait together: take a higher load or more jobs")
             scale = ScoreScale.of([jobs for jobs, _ in queues])
-            _replace(path, json.dumps(scale.spread.tolist()))
-        spread: NDArray[np.float64] = np.array(json.loads(path.read_text(encoding="utf-8")))
-        return ScoreScale(spread)
+            self._files.write(path.name, json.dumps(scale.spread.tolist()))
+        return ScoreScale(self._numbers(path.name, self._files.document(path.name)))
 
     def _queues(self, runs: SelectorRuns, seed: int, model: RankModel) -> list[Queue]:
         """Return some of the queues that a selector ranks in an episode."""
@@ -269,16 +289,11 @@ class EvolutionTraining:
         mean_jct_s(runs.of_seed(seed), seed, recorder)
         return recorder.queues
 
-    def _log(self, line: Mapping[str, object]) -> None:
-        with (self.folder / "log.jsonl").open("a", encoding="utf-8") as file:
-            file.write(json.dumps(line) + "\n")
-
-    def _lines(self, kind: str) -> list[dict[str, Any]]:
-        path = self.folder / "log.jsonl"
-        if not path.exists():
-            return []
-        lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-        return [line[kind] for line in lines if kind in line]
+    def _forget_after(self, generation: int) -> None:
+        """Drop the lines of generations that came after the last one that was stored."""
+        self._files.keep_lines(
+            lambda line: line.get("generation", {}).get("number", 0) <= generation
+        )
 
 
 def cost_of_candidates(
@@ -300,10 +315,3 @@ def cost_of_candidates(
 def _any_decision(jobs: NDArray[np.float32], cluster: NDArray[np.float32]) -> Decision:
     """Return a queue as a decision, for readings that compare ranks and nothing else."""
     return Decision(jobs, cluster, np.ones(len(jobs) + 1, dtype=np.bool_), 0)
-
-
-def _replace(path: Path, text: str) -> None:
-    """Write a file whole or not at all."""
-    beside = path.with_suffix(".new")
-    beside.write_text(text, encoding="utf-8")
-    beside.replace(path)

@@ -22,11 +22,11 @@ from roost_engine.prediction.predictors import Predictors
 from roost_engine.queue.model_order import CLUSTER_COLUMNS, JOB_COLUMNS, AnyOrderModel, order_by
 from roost_formats.models.model_order import CLUSTER, JOBS, RANK, load_onnx_order
 from roost_formats.models.signature import ORDER
-from roost_sim.catalogue.compositions import Composition
+from roost_sim.catalogue.composition import Composition
 from roost_sim.information.policy_information import PolicyInformation
 from roost_train.errors import TooFewJobs
 from roost_train.export.model_files import library_versions, write_model_files
-from roost_train.warmstart.warmstart_decisions import Preferences
+from roost_train.warmstart.decisions import Preferences
 
 MODEL_FILE = "warmstart.onnx"
 LEAST_PAIRS = 200

@@ -1,7 +1,6 @@
 """Carries out the engine's actions in Slurm, and reports refusals back to the engine."""
 
 import asyncio
-import contextlib
 import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -9,10 +8,10 @@ from functools import partial
 import structlog
 
 from roost_engine.domain.actions import PinStanding, Place, Preempt, ReleaseToSlurm, Unpin, Wait
-from roost_engine.domain.errors import SlurmError, UnknownJob
+from roost_engine.domain.errors import SlurmError
 from roost_engine.domain.events import Event, PlacementRefused
 from roost_engine.domain.model import JobId, Placement
-from roost_engine.job_record import JobRecord, JobState, StandingPin
+from roost_engine.job_record import JobState, StandingPin
 from roostd.app.actions.job_tasks import JobTasks
 from roostd.app.actions.late_pins import LatePins
 from roostd.app.actions.lease_renewal import LeaseRenewal
@@ -146,8 +145,8 @@ class Applier:
         self._eligible.discard(job_id)
         self._releases.forget(job_id)
         self._leases.forget(job_id)
-        with contextlib.suppress(UnknownJob):
-            self._credentials.note(job_id, self._state.engine.find(job_id))
+        if (known := self._state.engine.known(job_id)) is not None:
+            self._credentials.note(job_id, known)
 
     async def renew(self, leased: Iterable[JobId]) -> None:
         """Renew the leases of all waiting jobs that are due: see LeasePlan.
@@ -213,16 +212,10 @@ class Applier:
         """Whether Slurm has not been asked to start the job since the last poll."""
         if job_id in self._tasks or self._releases.has(job_id):
             return False
-        record = self._record(job_id)
+        record = self._state.engine.managed(job_id)
         if record is None:
             return True  # the engine need not know a job that is held or depends on another
         return record.state is not JobState.PLACING and record.standing is None
-
-    def _record(self, job_id: JobId) -> JobRecord | None:
-        try:
-            return self._state.engine.record(job_id)
-        except UnknownJob:
-            return None
 
     def _submit_wait(self, action: Wait) -> None:
         if self._state.engine.record(action.job_id).is_binding:
@@ -247,7 +240,7 @@ class Applier:
             self._tasks.add(job_id, lambda: self._foretell(job_id, text))
 
     async def _foretell(self, job_id: JobId, text: str) -> None:
-        record = self._record(job_id)
+        record = self._state.engine.managed(job_id)
         if record is not None and record.state is JobState.WAITING:
             with logged(self._metrics, "foretell"):
                 await self._slurm.foretell(job_id, text)
@@ -303,7 +296,7 @@ class Applier:
         self._poll(action.job_id)
 
     def _standing_pin(self, job_id: JobId) -> StandingPin | None:
-        record = self._record(job_id)
+        record = self._state.engine.managed(job_id)
         return None if record is None else record.standing
 
     async def _ask_for(self, job_id: JobId, placement: Placement, outcome: str) -> bool:
@@ -360,10 +353,10 @@ class Applier:
 
     def _is_current(self, action: Place) -> bool:
         """Whether the engine still wants this placement: events since may have changed it."""
-        record = self._record(action.job_id)
-        if record is None:
+        record = self._state.engine.managed(action.job_id)
+        if record is None or record.state is not JobState.PLACING:
             return False
-        return record.state is JobState.PLACING and record.placement == action.placement
+        return record.placement == action.placement
 
     async def _unpin(self, job_id: JobId) -> None:
         """Take back the pin of a job that Slurm did not start, and lease the job again.

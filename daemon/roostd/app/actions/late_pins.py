@@ -9,7 +9,6 @@ at all where the first job may have started.
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from roost_engine.domain.errors import UnknownJob
 from roost_engine.domain.gpu_seat import gpu_seats_of
 from roost_engine.domain.model import JobId, Placement
 from roost_engine.job_record import JobState, shares_of
@@ -65,8 +64,7 @@ class LatePins:
         ]
 
     def _is_wanted(self, job_id: JobId, pin: Placement) -> bool:
-        try:
-            record = self._state.engine.record(job_id)
-        except UnknownJob:
+        record = self._state.engine.managed(job_id)
+        if record is None:
             return False
         return record.state is not JobState.WAITING and record.placement == pin

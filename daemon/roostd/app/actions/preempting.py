@@ -5,7 +5,7 @@ from collections.abc import Callable
 import structlog
 
 from roost_engine.domain.actions import Preempt
-from roost_engine.domain.errors import SlurmError, UnknownJob
+from roost_engine.domain.errors import SlurmError
 from roost_engine.domain.events import Event, PreemptionRefused
 from roost_engine.domain.model import JobId
 from roost_engine.job_record import JobState
@@ -62,7 +62,5 @@ class Preempting:
 
     def _is_wanted(self, job_id: JobId) -> bool:
         """Whether the engine still wants the job stopped: it may have dropped that plan."""
-        try:
-            return self._state.engine.record(job_id).state is JobState.STOPPING
-        except UnknownJob:
-            return False
+        record = self._state.engine.managed(job_id)
+        return record is not None and record.state is JobState.STOPPING

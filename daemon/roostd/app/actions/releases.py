@@ -8,9 +8,8 @@ from collections.abc import Sequence
 from functools import partial
 
 from roost_engine.domain.actions import ReleaseToSlurm
-from roost_engine.domain.errors import UnknownJob
 from roost_engine.domain.model import JobId, Placement
-from roost_engine.job_record import JobRecord, JobState
+from roost_engine.job_record import JobState
 from roostd.app.actions.job_tasks import JobTasks
 from roostd.app.actions.lease_renewal import LeaseRenewal
 from roostd.app.actions.slurm_refusals import logged
@@ -87,14 +86,8 @@ class Releases:
 
     def _is_left(self, job_id: JobId) -> bool:
         """Whether the engine leaves a job to Slurm; a fresh engine may have taken it up again."""
-        record = self._record(job_id)
+        record = self._state.engine.managed(job_id)
         return record is None or record.state is JobState.RELEASED
-
-    def _record(self, job_id: JobId) -> JobRecord | None:
-        try:
-            return self._state.engine.record(job_id)
-        except UnknownJob:
-            return None
 
     async def _end_leases(self, job_ids: Sequence[JobId]) -> None:
         async with self._tasks.renewal:  # a renewal that ends later would hold them again
@@ -128,5 +121,5 @@ class Releases:
 
     def _keeps_types(self, job_id: JobId) -> bool:
         """Whether a pin, maybe of an earlier daemon, has left its types and nodes in the job."""
-        record = self._record(job_id)
+        record = self._state.engine.managed(job_id)
         return record is not None and bool(record.spec.fixed_indices)

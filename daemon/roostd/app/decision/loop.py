@@ -21,7 +21,6 @@ from roost_engine.domain.actions import (
     Wait,
     WakeAt,
 )
-from roost_engine.domain.errors import UnknownJob
 from roost_engine.domain.events import (
     Event,
     JobChanged,
@@ -238,18 +237,13 @@ class DecisionLoop:
 
     def _note_start(self, event: JobStarted) -> bool:
         """Return whether a run begins; False: Slurm takes back what a completing job holds."""
-        try:
-            found = self._state.engine.find(event.job_id)
-            is_running = found.state in (JobState.RUNNING, JobState.STOPPING)
-        except UnknownJob:
-            is_running = False
+        found = self._state.engine.known(event.job_id)
+        is_running = found is not None and found.state in (JobState.RUNNING, JobState.STOPPING)
         return self._state.note_start(event.job_id, event.shares, resumes=is_running)
 
     def _has_run(self, job_id: JobId) -> bool:
-        try:
-            return self._state.engine.record(job_id).is_on_gpus
-        except UnknownJob:
-            return False
+        record = self._state.engine.managed(job_id)
+        return record is not None and record.is_on_gpus
 
     def _dispatch(self, action: Action, ticket: int) -> None:
         match action:

@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable
 from math import inf, isfinite
 
-from roost_engine.domain.errors import UnknownJob
 from roost_engine.domain.model import JobId
 from roost_engine.forecast.forecast import Forecast, JobForecast, Quantiles
 from roost_engine.job_record import JobState
@@ -71,12 +70,10 @@ class EtaComments:
 
     def _is_written_for(self, job_id: JobId) -> bool:
         """Whether a job waits in a mode that writes; the tasks of an array share one comment."""
-        try:
-            record = self._state.engine.record(job_id)
-        except UnknownJob:
+        record = self._state.engine.managed(job_id)
+        if record is None or record.state is not JobState.WAITING or "_" in job_id:
             return False
-        is_waiting = record.state is JobState.WAITING and "_" not in job_id
-        return is_waiting and self._state.config.mode_of(record.spec.partition) in _WRITING
+        return self._state.config.mode_of(record.spec.partition) in _WRITING
 
     def _text(self, at_s: float, expected: JobForecast) -> str:
         assert expected.start is not None

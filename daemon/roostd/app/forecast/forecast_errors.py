@@ -8,24 +8,16 @@ import json
 from functools import partial
 from pathlib import Path
 
-import structlog
-
 from roost_engine.forecast.calibration import Calibration, ErrorCounts
 from roost_engine.forecast.forecast import DAY_S, Forecast
 from roost_engine.forecast.survey import started_s
+from roostd.ops.state_file import StateFile
 from roostd.state import DaemonState
-
-_log = structlog.get_logger(__name__)
 
 _STORE_EVERY_S = 60.0
 _MOST_BYTES = 1_000_000
 _MOST_ERRORS = 1 << 53  # in a bin: a float holds them exactly
 _OLDEST_DAYS = 3_660
-# What reading a damaged file may raise; OverflowError: JSON's Infinity is no count.
-_DAMAGED = (
-    *(OSError, ValueError, TypeError, KeyError),
-    *(AttributeError, RecursionError, OverflowError),
-)
 
 
 class ForecastErrors:
@@ -37,10 +29,10 @@ class ForecastErrors:
     """
 
     def __init__(self, state: DaemonState, path: Path) -> None:
-        self._state, self._path = state, path
+        self._state, self._file = state, StateFile(path, "forecast_errors", _MOST_BYTES)
         # Days by the wall clock, which continues while there is no daemon.
         self._day_shift = int(state.clock.to_epoch_s(0.0) // DAY_S)
-        self._calibration = Calibration(known=self._read())
+        self._calibration = Calibration(known=self._file.read(self._parsed) or {})
         self._stored, self._stored_s = self._calibration.counts(), state.clock.now_s()
 
     def corrected(self, found: Forecast) -> Forecast:
@@ -59,32 +51,18 @@ class ForecastErrors:
         if counts == self._stored:
             return
         days = {str(day + self._day_shift): errors for day, errors in counts.items()}
-        new = self._path.with_suffix(".new")
-        try:
-            new.write_text(json.dumps({"version": 1, "days": days}), encoding="utf-8")
-            new.replace(self._path)
-        except OSError as error:
-            _log.error("forecast_errors_not_stored", path=str(self._path), error=str(error))
-        else:
+        if self._file.write(json.dumps({"version": 1, "days": days})):
             self._stored = counts
 
-    def _read(self) -> ErrorCounts:
+    def _parsed(self, text: str) -> ErrorCounts:
         """Return what the file says; days that have not come yet, by a clock set back, are lost."""
-        today = int(self._state.clock.now_s() // DAY_S)
-        try:
-            with self._path.open("rb") as file:
-                document = json.loads(file.read(_MOST_BYTES))
-            if document["version"] != 1:
-                raise ValueError(f"version {document['version']}")
-            days = {
-                int(day) - self._day_shift: tuple(map(int, errors))
-                for day, errors in document["days"].items()
-            }
-        except FileNotFoundError:
-            return {}
-        except _DAMAGED as error:
-            _log.error("forecast_errors_not_read", path=str(self._path), error=str(error))
-            return {}
+        today, document = int(self._state.clock.now_s() // DAY_S), json.loads(text)
+        if document["version"] != 1:
+            raise ValueError(f"version {document['version']}")
+        days = {
+            int(day) - self._day_shift: tuple(map(int, errors))
+            for day, errors in document["days"].items()
+        }
         return {
             day: errors
             for day, errors in days.items()

@@ -1,27 +1,21 @@
 """The process that plays the queue forward, so that the daemon's event loop never waits for it.
 
 The daemon starts it as `python -m roostd.app.forecast.forecast_worker`; see `worker_process` for
-the way the two talk. Requests and answers are pickles.
+the way the two talk.
 """
 
-import contextlib
 import gc
-import os
 import pickle
-import sys
 import time
 from dataclasses import dataclass
-from itertools import count
-from typing import BinaryIO
 
 import numpy as np
 
 from roost_engine.domain.errors import RoostError
 from roost_engine.forecast.forecast import Forecast, ForecastConfig, Outcome, forecast, plays
 from roost_engine.forecast.snapshot import Snapshot
-from roostd.ops.worker_process import LENGTH, WorkerProcess
+from roostd.ops.worker_process import WorkerProcess, work
 
-_NICENESS = 10  # decisions go first
 _START_S = 20.0  # imports on a busy machine
 _MOST_BUDGETS = 10.0
 _FEWEST_PLAYS = 3
@@ -63,9 +57,7 @@ class ForecastWorker:
         """
         limit_s = _START_S + _MOST_BUDGETS * task.budget_s
         try:
-            answer = await self._process.ask(pickle.dumps(task), limit_s)
-            # Of a process that this one has started, over a pipe that no other can open.
-            found = pickle.loads(answer)
+            found = await self._process.ask(task, limit_s)
         except TimeoutError as error:
             await self.stop()
             raise WorkerFailed(f"no answer in {limit_s:g} s") from error
@@ -99,22 +91,6 @@ def compute(task: ForecastTask) -> Forecast:
     return forecast(task.snapshot, outcomes)
 
 
-def serve(requests: BinaryIO, answers: BinaryIO) -> None:
-    """Answer until the requests end."""
-    for _ in count():
-        head = requests.read(LENGTH.size)
-        if len(head) < LENGTH.size:
-            return
-        body = requests.read(LENGTH.unpack(head)[0])
-        try:
-            answer: Forecast | str = compute(pickle.loads(body))
-        except Exception as error:  # noqa: BLE001  the daemon logs it, and asks again later
-            answer = f"{type(error).__name__}: {error}"
-        data = pickle.dumps(answer)
-        answers.write(LENGTH.pack(len(data)) + data)
-        answers.flush()
-
-
 def few_collections() -> None:
     """Collect garbage less often: plays make no cycles; it would cost a tenth of their time."""
     gc.set_threshold(_COLLECT_EVERY)
@@ -123,9 +99,7 @@ def few_collections() -> None:
 def main() -> None:
     """Be the process."""
     few_collections()
-    with contextlib.suppress(OSError):  # the system call filter of roostd.service refuses it
-        os.nice(_NICENESS)
-    serve(sys.stdin.buffer, sys.stdout.buffer)
+    work(compute)
 
 
 if __name__ == "__main__":

@@ -17,15 +17,12 @@ from pathlib import Path
 
 import structlog
 
-from roost_engine.domain.errors import UnknownJob
 from roost_engine.domain.events import Event, MemorySeen
 from roost_engine.domain.model import JobId, NodeShare
-from roost_engine.job_record import JobRecord
-from roostd.ops.files import FileTooLarge, read_bounded
+from roostd.ops.state_file import StateFile
 from roostd.state import DaemonState
 from roostd.telemetry.gpu_memory import (
     MOST_BYTES,
-    GpuMemoryFileError,
     GpuMemoryPeaks,
     in_steps,
     read_peaks,
@@ -66,10 +63,11 @@ class GpuMemoryMeter:
     """
 
     def __init__(self, state: DaemonState, path: Path, emit: Callable[[Event], None]) -> None:
-        self._state, self._path, self._emit = state, path, emit
+        self._state, self._emit = state, emit
+        self._file = StateFile(path, "gpu_memory", MOST_BYTES)
         self._runs: dict[JobId, _Run] = {}
         self._looked_s = self._stored_s = state.clock.now_s()
-        state.gpu_memory = self._stored()
+        state.gpu_memory = self._file.read(read_peaks) or GpuMemoryPeaks()
         self._stored_count = 0
 
     def poll(self) -> None:
@@ -86,13 +84,7 @@ class GpuMemoryMeter:
         self._stored_s, peaks = self._state.clock.now_s(), self._state.gpu_memory
         if peaks.change_count == self._stored_count:
             return
-        new = self._path.with_suffix(".new")
-        try:
-            new.write_text(peaks.text(), encoding="utf-8")
-            new.replace(self._path)
-        except OSError as error:
-            _log.error("gpu_memory_not_stored", path=str(self._path), error=str(error))
-        else:
+        if self._file.write(peaks.text()):
             self._stored_count = peaks.change_count
 
     def _look(self) -> None:
@@ -109,11 +101,8 @@ class GpuMemoryMeter:
                 self._report(job_id, found)
 
     def _begun(self, job_id: JobId) -> _Run | None:
-        try:
-            record = self._state.engine.find(job_id)
-        except UnknownJob:
-            return None
-        if not isinstance(record, JobRecord) or not record.spec.name:
+        record = self._state.engine.managed(job_id)
+        if record is None or not record.spec.name:
             return None
         return _Run(record.spec.user_id, record.spec.name)
 
@@ -128,8 +117,8 @@ class GpuMemoryMeter:
 
     def _report(self, job_id: JobId, run: _Run) -> None:
         """Report a job that uses more than the engine knows, in whole GiB."""
-        seating, record = self._state.engine.seating, self._state.engine.find(job_id)
-        if seating is None or not isinstance(record, JobRecord) or not record.spec.shares_gpus:
+        seating, record = self._state.engine.seating, self._state.engine.managed(job_id)
+        if seating is None or record is None or not record.spec.shares_gpus:
             return
         if run.peak_bytes <= seating.needs.needed_bytes(record.spec):
             return
@@ -148,10 +137,8 @@ class GpuMemoryMeter:
     def _used_bytes(self, job_id: JobId, share: NodeShare) -> int | None:
         """Return a job's highest use of its GPUs on one node; None: not known of each of them."""
         state = self._state
-        report = state.board.report(share.node)
+        report = state.board.live_report(share.node, state.config.telemetry.stale_after_s)
         if report is None or report.sample is None:
-            return None
-        if state.board.silent_s(report) > state.config.telemetry.stale_after_s:
             return None
         of_gpus = column(report.sample.memory_used_bytes, report.hello.order)
         seats, highest = state.engine.cluster.seats, 0
@@ -165,12 +152,3 @@ class GpuMemoryMeter:
                 return None
             highest = max(highest, int(used))
         return highest
-
-    def _stored(self) -> GpuMemoryPeaks:
-        try:
-            return read_peaks(read_bounded(self._path, MOST_BYTES))
-        except FileNotFoundError:
-            return GpuMemoryPeaks()
-        except (OSError, UnicodeDecodeError, FileTooLarge, GpuMemoryFileError) as error:
-            _log.error("gpu_memory_not_read", path=str(self._path), error=str(error))
-            return GpuMemoryPeaks()

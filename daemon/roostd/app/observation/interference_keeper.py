@@ -7,19 +7,14 @@ is damaged is left behind: learning begins empty, the log and `roostctl interfer
 from pathlib import Path
 from threading import Thread
 
-import structlog
-
-from roostd.ops.files import FileTooLarge, read_bounded
+from roostd.ops.state_file import StateFile
 from roostd.state import DaemonState
 from roostd.telemetry.interference_file import (
     MOST_BYTES,
-    InterferenceFileError,
     Learned,
     read_learned,
     text_of,
 )
-
-_log = structlog.get_logger(__name__)
 
 _STORE_EVERY_S = 300.0
 
@@ -33,9 +28,11 @@ class InterferenceKeeper:
     """
 
     def __init__(self, state: DaemonState, path: Path) -> None:
-        self._state, self._path = state, path
+        self._state, self._file = state, StateFile(path, "interference", MOST_BYTES)
         self._stored_s, self._writer = state.clock.now_s(), Thread()
-        state.progress.restore(self._read())
+        state.progress.restore(self._file.read(read_learned) or Learned())
+        if self._file.fault:
+            state.progress.fault = f"{self._file.fault}; learning began again"
         self._stored_count = state.progress.report_count
 
     def poll(self) -> None:
@@ -62,22 +59,6 @@ class InterferenceKeeper:
 
     def _write(self, learned: Learned, report_count: int) -> None:
         """Write the file; the tracker has the reason if that fails."""
-        tracker, new = self._state.progress, self._path.with_suffix(".new")
-        try:
-            new.write_text(text_of(learned), encoding="utf-8")
-            new.replace(self._path)
-        except OSError as error:
-            tracker.fault = f"{self._path}: {error.strerror}"
-            _log.error("interference_not_stored", path=str(self._path), error=str(error))
-        else:
-            self._stored_count, tracker.fault = report_count, ""
-
-    def _read(self) -> Learned:
-        try:
-            return read_learned(read_bounded(self._path, MOST_BYTES))
-        except FileNotFoundError:
-            return Learned()
-        except (OSError, UnicodeDecodeError, FileTooLarge, InterferenceFileError) as error:
-            self._state.progress.fault = f"{self._path}: {error}; learning began again"
-            _log.error("interference_not_read", path=str(self._path), error=str(error))
-            return Learned()
+        if self._file.write(text_of(learned)):
+            self._stored_count = report_count
+        self._state.progress.fault = self._file.fault

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from roost_engine.domain.errors import UnknownJob
 from roost_engine.domain.events import Event, LinksSeen
 from roost_engine.domain.model import JobId
 from roost_engine.job_record import JobRecord
@@ -95,11 +94,8 @@ class LinkMeter:
         return (job_id for job_id, record in self._state.engine.records() if _is_watched(record))
 
     def _sample_job(self, job_id: JobId) -> None:
-        try:
-            record = self._state.engine.record(job_id)
-        except UnknownJob:
-            return
-        if record.started_s is None or not _is_watched(record):
+        record = self._state.engine.managed(job_id)
+        if record is None or record.started_s is None or not _is_watched(record):
             return
         now_s = self._state.clock.now_s()
         run = self._runs.get(job_id)

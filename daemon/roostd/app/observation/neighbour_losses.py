@@ -5,9 +5,7 @@ table of pairs, corrected, expects. Beside others on a node it is what the model
 predicted when the job last reported another speed. Of all other jobs nothing is known.
 """
 
-from roost_engine.domain.errors import UnknownJob
 from roost_engine.domain.model import JobId
-from roost_engine.job_record import JobRecord
 from roostd.state import DaemonState
 
 
@@ -21,21 +19,13 @@ def lost_frac(state: DaemonState, job_id: JobId) -> float | None:
     Returns:
         0 to 1; None where that is not known.
     """
-    record, engine = _record(state, job_id), state.engine
+    engine, record = state.engine, state.engine.managed(job_id)
     if record is None:
         return None
     seats, pairs = engine.cluster.seats, engine.policies.learned.sharing
     partners = () if seats is None else seats.partners(job_id)
     if not partners or pairs is None:
         return state.progress.predicted_loss(record)
-    beside = [other.spec for one in partners if (other := _record(state, one)) is not None]
+    beside = [other.spec for one in partners if (other := engine.managed(one)) is not None]
     losses = [pairs.lost_frac(record.spec, other) for other in beside]
     return max((loss for loss in losses if loss is not None), default=None)
-
-
-def _record(state: DaemonState, job_id: JobId) -> JobRecord | None:
-    try:
-        found = state.engine.find(job_id)
-    except UnknownJob:
-        return None
-    return found if isinstance(found, JobRecord) else None

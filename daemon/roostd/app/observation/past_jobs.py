@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 
 from roost_engine.cluster.tiers import tier_of
 from roost_engine.domain.actions import Action, Decision, Place, Wait
-from roost_engine.domain.errors import UnknownJob
 from roost_engine.domain.events import Event, JobEnded, JobQueued, JobStarted, JobWithdrawn
 from roost_engine.domain.model import JobId, NodeShare
 from roost_engine.job_record import JobRecord, KnownJob, shares_of
@@ -79,9 +78,8 @@ class PastJobs:
     def _end(self, event: JobEnded) -> None:
         noted = self._waits.pop(event.job_id, _Wait())
         noted.apply_reason("", event.at_s)
-        try:
-            found = self._state.engine.find(event.job_id)
-        except UnknownJob:
+        found = self._state.engine.known(event.job_id)
+        if found is None:
             left = self._state.left_queue.get(event.job_id)
             if left is not None:
                 self._record(_never_seen_to_run(self._state, event.job_id, left))

@@ -15,30 +15,24 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
 
-import structlog
 from prometheus_client import Counter
 
-from roost_engine.domain.errors import UnknownJob
 from roost_engine.domain.events import Event, ForeignMemorySeen
 from roost_engine.domain.model import JobId, NodeName, NodeShare
-from roost_engine.job_record import JobRecord
 from roostd.app.observation.neighbour_losses import lost_frac
-from roostd.ops.files import FileTooLarge, read_bounded
+from roostd.ops.state_file import StateFile
 from roostd.state import DaemonState
 from roostd.telemetry.board import NodeReport
 from roostd.telemetry.foreign_memory import Foreign, ForeignMemory, foreign_memory
 from roostd.telemetry.probe_messages import column
 from roostd.telemetry.waste import (
     MOST_BYTES,
-    WasteFileError,
     WasteTally,
     half_free_count,
     linked_partners,
     read_tally,
     split_count,
 )
-
-_log = structlog.get_logger(__name__)
 
 IDLE_SM_FRAC = 0.05  # below: the GPU is idle
 # So long at every poll. A process outlives its job by seconds, by minutes where it cannot be killed
@@ -101,13 +95,16 @@ class WasteMeter:
     def __init__(
         self, state: DaemonState, path: Path, counter: Counter, emit: Callable[[Event], None]
     ) -> None:
-        self._state, self._path, self._counter, self._emit = state, path, counter, emit
+        self._state, self._counter, self._emit = state, counter, emit
+        self._file = StateFile(path, "waste", MOST_BYTES)
         self._seen: dict[_Item, _Seen] = {}
         self._round: deque[_Item] = deque()
         self._holders: dict[tuple[NodeName, int], list[JobId]] = {}  # when the round began
         self._slice_count = 0
         self._stored_s = state.clock.now_s()
-        state.waste = self._stored()
+        state.waste = self._file.read(read_tally) or WasteTally()
+        if self._file.fault:
+            state.waste.fault = f"{self._file.fault}; counting began again"
         if state.waste.began_epoch_s is None:
             state.waste.began_epoch_s = state.clock.to_epoch_s(self._stored_s)
 
@@ -123,25 +120,8 @@ class WasteMeter:
     def store(self) -> None:
         """Store the sums; the tally says why if that fails."""
         self._stored_s = self._state.clock.now_s()
-        tally = self._state.waste
-        new = self._path.with_suffix(".new")
-        try:
-            new.write_text(tally.text(), encoding="utf-8")
-            new.replace(self._path)
-        except OSError as error:
-            tally.fault = f"{self._path}: {error.strerror}"
-            _log.error("waste_not_stored", path=str(self._path), error=str(error))
-        else:
-            tally.fault = ""
-
-    def _stored(self) -> WasteTally:
-        try:
-            return read_tally(read_bounded(self._path, MOST_BYTES))
-        except FileNotFoundError:
-            return WasteTally()
-        except (OSError, UnicodeDecodeError, FileTooLarge, WasteFileError) as error:
-            _log.error("waste_not_read", path=str(self._path), error=str(error))
-            return WasteTally(fault=f"{self._path}: {error}; counting began again")
+        self._file.write(self._state.waste.text())
+        self._state.waste.fault = self._file.fault
 
     def _begin_round(self) -> None:
         cluster = self._state.engine.cluster
@@ -302,22 +282,14 @@ class WasteMeter:
         return {gpu: frac for gpu, frac in found.items() if frac is not None}
 
     def _live_report(self, name: NodeName) -> NodeReport | None:
-        """Return the newest report of a node; None: it has no probe, or a silent one."""
-        board = self._state.board
-        report = board.report(name)
-        if report is None or board.silent_s(report) > self._state.config.telemetry.stale_after_s:
-            return None
-        return report
+        return self._state.board.live_report(name, self._state.config.telemetry.stale_after_s)
 
     def _user_of(self, job_id: JobId) -> int | None:
         owner = self._state.owners.get(job_id)
         if owner is not None:
             return owner.user_id
-        try:
-            record = self._state.engine.find(job_id)
-        except UnknownJob:
-            return None
-        return record.spec.user_id if isinstance(record, JobRecord) else None
+        record = self._state.engine.managed(job_id)
+        return None if record is None else record.spec.user_id
 
     def _add(self, user_id: int | None, kind: str, gpu_s: float) -> None:
         if gpu_s > 0:

@@ -3,10 +3,9 @@
 from collections.abc import Callable, Iterator, Sequence
 
 from roost_engine.domain.actions import Action, Wait
-from roost_engine.domain.errors import UnknownJob
 from roost_engine.domain.events import Event, JobChanged
 from roost_engine.domain.model import JobId, JobSpec
-from roost_engine.job_record import JobRecord, JobState
+from roost_engine.job_record import JobState
 from roostd.state import DaemonState
 
 HandOver = Callable[[JobId, str], None]
@@ -85,8 +84,5 @@ class NodeOptIn:
                 self._hand_over(job_id, text)
 
     def _waits(self, job_id: JobId) -> bool:
-        try:
-            record = self._state.engine.find(job_id)
-        except UnknownJob:
-            return False
-        return isinstance(record, JobRecord) and record.state is JobState.WAITING
+        record = self._state.engine.managed(job_id)
+        return record is not None and record.state is JobState.WAITING

@@ -1,12 +1,10 @@
 """What operators may ask of Slurm's jobs: owners, comments, and why Roost leaves a job alone."""
 
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 
 import structlog
 
-from roost_engine.domain.errors import UnknownJob
 from roost_engine.domain.model import JobId
 from roost_slurm.text.squeue import QueuedJob
 from roostd.slurm.comment import JobComment
@@ -104,8 +102,7 @@ class OperatorView:
             life = before.lives.get(job_id)
             if life is None or job_id in now.lives or job_id in unmanaged:
                 continue
-            with suppress(UnknownJob):
-                state.engine.find(job_id)  # it remembers the job itself
+            if state.engine.known(job_id) is not None:  # it remembers the job itself
                 continue
             yield (
                 job_id,
@@ -180,11 +177,7 @@ class OperatorView:
         return comments
 
     def _is_remembered(self, job_id: JobId, now: SlurmQueueView) -> bool:
-        try:
-            self._state.engine.find(job_id)
-        except UnknownJob:
-            return job_id in now.running
-        return True
+        return self._state.engine.known(job_id) is not None or job_id in now.running
 
 
 def _why_it_runs(

@@ -11,7 +11,7 @@ from operator import attrgetter
 
 import structlog
 
-from roost_engine.domain.errors import SlurmError, UnknownJob
+from roost_engine.domain.errors import SlurmError
 from roost_engine.domain.model import JobId
 from roost_engine.job_record import JobRecord, JobState
 from roost_slurm.text.commands import Argv
@@ -123,7 +123,7 @@ class ShadowQuestions:
     def _asked_jobs(self, first: list[PendingJob], now_s: float) -> Iterator[AskedJob]:
         """Yield the jobs that wait for capacity, or for whatever Roost says, in Slurm's order."""
         for one in first:
-            record = self._record(one.spec.job_id)
+            record = self._state.engine.managed(one.spec.job_id)
             if record is None or now_s < record.queued_s + _PLACING_S:
                 continue
             argv = self._question(one)
@@ -142,12 +142,6 @@ class ShadowQuestions:
             argv = question(one.job, one.detail, can_untype=self._state.can_pin_again)
             known = self._questions[one.job.number] = one.job, one.detail, argv
         return known[2]
-
-    def _record(self, job_id: JobId) -> JobRecord | None:
-        try:
-            return self._state.engine.record(job_id)
-        except UnknownJob:
-            return None
 
     def _observe_starts(
         self, waiting: list[PendingJob], jobs: list[AskedJob], now_s: float
@@ -190,7 +184,7 @@ class ShadowQuestions:
 
     def _hand_over(self, job_id: JobId, since_s: float) -> None:
         waited_s = self._state.clock.now_s() - since_s
-        record = self._record(job_id)
+        record = self._state.engine.managed(job_id)
         if record is None or record.state is not JobState.WAITING:
             return  # Slurm is being asked to start it; it waits again where that fails
         reason = f"left to Slurm, which could have started it {waited_s:.0f} s ago"

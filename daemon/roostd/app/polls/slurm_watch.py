@@ -105,7 +105,7 @@ class SlurmWatch:
     @property
     def is_queue_long(self) -> bool:
         """Whether the queue is too long to be gone through in the event loop."""
-        return len(self._snapshot.jobs) > snapshot_reading.LONG_QUEUE
+        return self._snapshot.is_longer_than(snapshot_reading.LONG_QUEUE)
 
     def is_running(self, job_id: JobId) -> bool:
         """Return whether a job held an allocation at the last poll."""

@@ -87,7 +87,7 @@ class Rereading:
     async def prepare(self, settings: object, asked: SnapshotReader) -> None:
         """Read a long queue by the settings in effect."""
         self._made = None
-        if len(asked.snapshot.jobs) > LONG_QUEUE:
+        if asked.snapshot.is_longer_than(LONG_QUEUE):
             reading = await asyncio.to_thread(asked.read_anew, self._operator_view, self._leased)
             self._made = settings, asked.before, reading
 

@@ -3,15 +3,16 @@
 A task of its own reads it; see the daemon's tasks in docs/architecture.md.
 """
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import structlog
 
-from roost_slurm.hooks.spool import SpoolReader
+from roost_engine.domain.model import JobId
+from roost_slurm.hooks.spool import Ended, SpoolEvent, SpoolReader, Started
 from roostd.app.polls.awaited_changes import AwaitedChanges
-from roostd.app.polls.reported_jobs import note_reported
 from roostd.slurm.spool_watch import FolderWatch
-from roostd.state import DaemonState
+from roostd.state import DaemonState, ReportedRun
 
 _log = structlog.get_logger(__name__)
 
@@ -56,3 +57,21 @@ class SpoolFollower:
             _log.warning("spool_lines_refused", count=drained.refused_count)
         self._awaited.note(drained.events)
         note_reported(self._state, drained.events)
+
+
+def note_reported(state: DaemonState, events: Iterable[SpoolEvent]) -> None:
+    """Store when jobs started and ended, of as many as the engine remembers ended jobs."""
+    now_s, kept = state.clock.now_s(), state.reported_runs
+    for event in events:
+        match event:
+            case Started(job_id):
+                kept.pop(JobId(job_id), None)
+                kept[JobId(job_id)] = ReportedRun(started_s=now_s)
+            case Ended(job_id):
+                before = kept.pop(JobId(job_id), None)
+                started_s = None if before is None else before.started_s
+                kept[JobId(job_id)] = ReportedRun(started_s=started_s, ended_s=now_s)
+            case _:
+                pass
+    while len(kept) > state.engine.config.ended_job_count:
+        del kept[next(iter(kept))]

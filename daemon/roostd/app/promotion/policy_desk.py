@@ -211,19 +211,23 @@ class PolicyDesk:
             PolicyRefused: nothing is promoted there.
             JournalError: the disk does not take it.
         """
-        promotions = self._state.promotions
-        found = [one for one in promotions.all() if not slot_name or one.slot == slot_name]
+        found = [
+            one for one in self._state.promotions.all() if not slot_name or one.slot == slot_name
+        ]
         if not found:
             where = f"in slot {slot_name}" if slot_name else "in any slot"
             raise PolicyRefused(f"no policy is promoted {where}; the configured one decides")
         last = max(found, key=lambda one: (one.share_frac < 1.0, one.at_epoch_s))
         if not slot_name:
             last = max(found, key=lambda one: one.at_epoch_s)
-        rollback = Rollback(
-            slot=last.slot, policy=str(last), at_epoch_s=time.time(), by=by, reason=reason
-        )
-        self._audit("roll_back_policy", by, caller, policy=str(last), reason=reason)
-        self._apply(promotions.without(rollback))
+        self._roll_back(last, by, caller, reason)
+
+    def _roll_back(
+        self, promotion: Promotion, by: str, caller: Mapping[str, object], reason: str
+    ) -> None:
+        self._audit("roll_back_policy", by, caller, policy=str(promotion), reason=reason)
+        rollback = _rollback_of(promotion, by, reason)
+        self._apply(self._state.promotions.without(promotion, rollback))
 
     def extended(self, plugins: Plugins) -> tuple[Plugins, Models]:
         """Return the choice of policies of a fresh engine, with what is promoted."""
@@ -234,7 +238,7 @@ class PolicyDesk:
         for promotion, reason in list(self.watch.broken()):
             _log.error("policy_rolled_back", policy=str(promotion), reason=reason)
             try:
-                self.roll_back(promotion.slot, _DAEMON, {}, reason)
+                self._roll_back(promotion, _DAEMON, {}, reason)
             except JournalError as error:
                 # The disk is full: the policy must go all the same.
                 _log.error("rollback_not_kept", error=str(error))
@@ -353,17 +357,21 @@ class PolicyDesk:
         self._state.promotions, self.watch.is_changed = promotions, False
 
     def _take_out(self, promotion: Promotion, reason: str) -> None:
-        rollback = Rollback(
-            slot=promotion.slot,
-            policy=str(promotion),
-            at_epoch_s=time.time(),
-            by=_DAEMON,
-            reason=reason,
-        )
-        self._state.promotions = self._state.promotions.without(rollback)
+        rollback = _rollback_of(promotion, _DAEMON, reason)
+        self._state.promotions = self._state.promotions.without(promotion, rollback)
         self.configure(self._configured)
         self._restart()
 
     def _audit(self, action: str, by: str, caller: Mapping[str, object], **facts: object) -> None:
         digest = audit.append(self._folder, action, by, **facts, **caller)
         _log.info(action, by=by, **facts, **caller, chain=digest)
+
+
+def _rollback_of(promotion: Promotion, by: str, reason: str) -> Rollback:
+    return Rollback(
+        slot=promotion.slot,
+        policy=str(promotion),
+        at_epoch_s=time.time(),
+        by=by,
+        reason=reason,
+    )

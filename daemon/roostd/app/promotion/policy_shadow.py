@@ -173,12 +173,10 @@ class PolicyShadow:
         _log.warning("policy_shadow_stopped", error=reason)
 
     async def _ask(self, request: Request) -> tuple[ShadowChoice, ...]:
-        message = pickle.dumps(request)
-        answer = pickle.loads(await self._process.ask(message, _ANSWER_LIMIT_S))
-        if isinstance(answer, str):
-            raise ShadowFailed(answer)
-        found: tuple[ShadowChoice, ...] = answer
-        return found
+        answer = await self._process.ask(request, _ANSWER_LIMIT_S)
+        if not isinstance(answer, tuple):
+            raise ShadowFailed(str(answer))
+        return answer
 
 
 def _choices_of(request: ShadowRequest, folder: Path) -> list[ShadowChoice]:

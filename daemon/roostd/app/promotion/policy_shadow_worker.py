@@ -6,20 +6,14 @@ started elsewhere is there in this engine too, and a job whose GPUs another job 
 The daemon talks to it as `worker_process` says.
 """
 
-import contextlib
-import os
-import pickle
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import count
 from math import inf
 from pathlib import Path
-from typing import BinaryIO, TypeAlias
+from typing import TypeAlias
 
 from roost_engine.domain.actions import Action, Place, WakeAt
-from roost_engine.domain.errors import UnknownJob
 from roost_engine.domain.events import (
     Event,
     JobChanged,
@@ -43,9 +37,8 @@ from roost_formats.journal.shadow import Choice, ShadowChoice
 from roost_formats.models.gate import load_onnx_gate
 from roost_formats.models.model_order import load_onnx_order
 from roost_formats.models.score import load_any_score
-from roostd.ops.worker_process import LENGTH
+from roostd.ops.worker_process import work
 
-_NICENESS = 10
 _NEVER_S = 1e12  # the shadow's placements are never started on purpose, so none is overdue
 
 
@@ -116,7 +109,7 @@ class ShadowEngine:
                 self._wake_at_s = min(self._wake_at_s, max(action.at_s, at_s + 1e-3))
 
     def _choice(self, job_id: JobId, placement: Placement, at_s: float) -> ShadowChoice:
-        record = self._record(job_id)
+        record = self.engine.managed(job_id)
         mine, reason = None, "the shadow does not know the job"
         if record is not None:
             reason = record.reason or "it would still wait"
@@ -150,12 +143,6 @@ class ShadowEngine:
             return None
         speeds = self._predictors.speed.estimate(record.spec).speeds
         return times.rest_s() * speeds.at(record.tiers[1]) / speeds.at(tier)
-
-    def _record(self, job_id: JobId) -> JobRecord | None:
-        try:
-            return self.engine.record(job_id)
-        except UnknownJob:
-            return None
 
 
 def _unhurried(config: EngineConfig) -> EngineConfig:
@@ -200,30 +187,25 @@ def begin(task: ShadowTask) -> ShadowEngine:
     return ShadowEngine(task, score, models)
 
 
-def serve(requests: BinaryIO, answers: BinaryIO) -> None:
-    """Answer until the requests end: a tuple of choices for each, or a text where it failed."""
-    shadow: ShadowEngine | None = None
-    for _ in count():
-        head = requests.read(LENGTH.size)
-        if len(head) < LENGTH.size:
-            return
-        body = requests.read(LENGTH.unpack(head)[0])
-        answer: tuple[ShadowChoice, ...] | str = ()
-        try:
-            request: Request = pickle.loads(body)
-            if isinstance(request, ShadowTask):
-                shadow = begin(request)
-            elif shadow is not None:
-                answer = tuple(choice for step in request for choice in shadow.step(step))
-        except Exception as error:  # noqa: BLE001  the daemon logs it and begins again later
-            shadow, answer = None, f"{type(error).__name__}: {error}"
-        data = pickle.dumps(answer)
-        answers.write(LENGTH.pack(len(data)) + data)
-        answers.flush()
+class ShadowServer:
+    """Answers the requests of the daemon with a shadow, which a fault ends."""
+
+    def __init__(self) -> None:
+        self._shadow: ShadowEngine | None = None
+
+    def answer(self, request: Request) -> tuple[ShadowChoice, ...]:
+        """Begin a shadow, or return its choices in a batch of steps; none without a shadow."""
+        shadow, self._shadow = self._shadow, None
+        if isinstance(request, ShadowTask):
+            self._shadow = begin(request)
+            return ()
+        if shadow is None:
+            return ()
+        choices = tuple(choice for step in request for choice in shadow.step(step))
+        self._shadow = shadow
+        return choices
 
 
 def main() -> None:
     """Be the process."""
-    with contextlib.suppress(OSError):  # the system call filter of roostd.service refuses it
-        os.nice(_NICENESS)
-    serve(sys.stdin.buffer, sys.stdout.buffer)
+    work(ShadowServer().answer)

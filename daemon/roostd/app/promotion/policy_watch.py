@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from roost_engine.domain.actions import Action
-from roost_engine.domain.errors import UnknownJob
 from roost_engine.domain.events import Event, JobEnded
 from roost_engine.domain.model import JobId
 from roost_engine.domain.tier import Tier
@@ -39,7 +38,7 @@ class PolicyWatch:
         """Count a job that has ended. Called after each step of the engine."""
         if not isinstance(event, JobEnded) or not self._state.promotions.all():
             return
-        record = self._record(event.job_id)
+        record = self._state.engine.managed(event.job_id)
         if record is None or record.started_s is None or not record.is_binding:
             return
         since_s = max(record.spec.submit_s, record.spec.eligible_s)
@@ -107,13 +106,6 @@ class PolicyWatch:
                 if now_s - since_s > longest[1]:
                     longest = job_id, now_s - since_s
         return longest
-
-    def _record(self, job_id: JobId) -> JobRecord | None:
-        try:
-            found = self._state.engine.find(job_id)
-        except UnknownJob:
-            return None
-        return found if isinstance(found, JobRecord) else None
 
 
 def _in_words(promotion: Promotion) -> str:

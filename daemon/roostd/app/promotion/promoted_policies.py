@@ -59,11 +59,10 @@ def configured_with(config: Config, promotions: Promotions, faults: dict[Slot, s
     for slot, promotion in promotions.promoted.items():
         try:
             _check(promotion)
+            config = with_policy(config, name_of(promotion))
         except PolicyError as error:
             faults[slot] = str(error)
             _log.error("promoted_policy_unusable", policy=str(promotion), error=str(error))
-            continue
-        config = with_policy(config, name_of(promotion))
     return config
 
 

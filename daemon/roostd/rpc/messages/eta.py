@@ -1,13 +1,16 @@
 """Expected starts and ends in the words of operator.proto."""
 
+from collections.abc import Iterator
+from contextlib import suppress
 from math import isfinite
 
+from roost_engine.domain.errors import UnknownJob
 from roost_engine.domain.model import JobId
 from roost_engine.forecast.forecast import INTERVAL_FRAC, Forecast, JobForecast, Quantiles
 from roost_engine.job_record import JobRecord, JobState
 from roost_proto.v1 import operator_pb2 as pb
 from roostd.rpc.errors import NoForecast
-from roostd.rpc.messages.jobs import JOB_STATES
+from roostd.rpc.messages.jobs import JOB_STATES, user_of
 from roostd.state import DaemonState
 
 _BEFORE_START = (JobState.WAITING, JobState.CLEARING, JobState.PLACING)
@@ -15,7 +18,7 @@ _LATE_INTERVALS = 3.0  # a forecast older than so many intervals is stale
 
 
 def response(state: DaemonState, job_id: JobId | None) -> pb.GetEtaResponse:
-    """Return what is expected of a job, or of every job that waits.
+    """Return what is expected of a job; None: of no job yet, see `etas`.
 
     Raises:
         UnknownJob: there is no such job.
@@ -31,12 +34,27 @@ def response(state: DaemonState, job_id: JobId | None) -> pb.GetEtaResponse:
     )
     if job_id is not None:
         answer.etas.append(_eta(state, job_id, _known(state, found, job_id), age_s))
-        return answer
-    waiting = set(state.engine.waiting())
-    expected = {each: what for each, what in found.jobs.items() if each in waiting}
-    answer.missing_count = len(waiting) - len(expected)
-    answer.etas.extend(_eta(state, each, what, age_s) for each, what in expected.items())
+    else:
+        answer.missing_count = sum(one not in found.jobs for one in state.engine.waiting())
     return answer
+
+
+def etas(state: DaemonState, only_owner: int | None = None) -> Iterator[pb.Eta]:
+    """Yield what is expected of every job that waits. The state may change between two of them.
+
+    Args:
+        state: the daemon's.
+        only_owner: the user whose jobs alone are told; None: those of all users.
+
+    Raises:
+        NoForecast: there is none.
+    """
+    found, waiting = _forecast(state), set(state.engine.waiting())
+    for job_id, expected in found.jobs.items():
+        if job_id in waiting and only_owner in (None, user_of(state, job_id)):
+            with suppress(UnknownJob):  # it has left meanwhile
+                age_s = max(state.clock.now_s() - found.at_s, 0.0)
+                yield _eta(state, job_id, expected, age_s)
 
 
 def _forecast(state: DaemonState) -> Forecast:

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 
 from roost_engine.domain.actions import Decision, Exclusions
-from roost_engine.domain.errors import UnknownJob
 from roost_engine.domain.model import JobId, JobSpec
 from roost_engine.job_record import JobRecord
 from roost_engine.scoring.heuristic import HeuristicScore
@@ -29,9 +28,8 @@ def explanation(state: DaemonState, job_id: JobId) -> pb.Explanation:
         slots=slots(state),
         stack=state.config.choice.in_words,
     )
-    try:
-        record = state.engine.find(job_id)
-    except UnknownJob:
+    record = state.engine.known(job_id)
+    if record is None:
         return message
     exclusions: Exclusions = ()
     if isinstance(record, JobRecord):

@@ -1,6 +1,7 @@
 """Jobs in the words of operator.proto. No decisions, no I/O."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from math import inf
 
 from roost_engine.domain.errors import UnknownJob
@@ -9,7 +10,7 @@ from roost_engine.job_record import JobRecord, JobState, KnownJob, StandingPin
 from roost_engine.queue.outlook import Outlook
 from roost_engine.sharing.seating import partners_in_words
 from roost_proto.v1 import operator_pb2 as pb
-from roostd.rpc.messages.outlook import add_turn, outlooks
+from roostd.rpc.messages.outlook import add_turn
 from roostd.state import DaemonState, LeftQueue, Owner, UnmanagedJob
 
 JOB_STATES = {
@@ -23,27 +24,58 @@ JOB_STATES = {
 }
 
 
-def jobs(state: DaemonState, include_ended: bool) -> Iterator[pb.Job]:
-    """Yield every job that the engine knows, then those that Roost leaves to Slurm."""
-    known, waiting = dict(state.engine.known_jobs(include_ended)), outlooks(state)
+def jobs(
+    state: DaemonState,
+    include_ended: bool,
+    turns: Mapping[JobId, Outlook],
+    only_owner: int | None = None,
+) -> Iterator[pb.Job]:
+    """Yield every job that the engine knows, then those that Roost leaves to Slurm.
+
+    The state may change between two of them: each is as it is when it is yielded.
+
+    Args:
+        state: the daemon's.
+        include_ended: whether jobs that have ended are listed.
+        turns: the outlook of each job that waits.
+        only_owner: the user whose jobs alone are listed; None: those of all users.
+    """
+
+    def is_listed(job_id: JobId) -> bool:
+        return only_owner is None or user_of(state, job_id) == only_owner
+
+    known = dict(state.engine.known_jobs(include_ended))
     for job_id, record in known.items():
-        message = _recorded_job(state, job_id, record)
-        add_turn(message, state, waiting.get(job_id))
-        yield message
-    for job_id, left in state.unmanaged.items():
-        if job_id not in known and not _has_ended(state, job_id):
+        if is_listed(job_id):
+            message = _recorded_job(state, job_id, record)
+            if record.state is JobState.WAITING:
+                add_turn(message, state, turns.get(job_id))
+            yield message
+    for job_id, left in list(state.unmanaged.items()):
+        if job_id not in known and is_listed(job_id) and not _has_ended(state, job_id):
             yield _left_job(state, job_id, left)
     if include_ended:
-        for job_id, gone in state.left_queue.items():
-            yield _gone_job(state, job_id, gone)
+        for job_id, gone in list(state.left_queue.items()):
+            if is_listed(job_id):
+                yield _gone_job(state, job_id, gone)
+
+
+def user_of(state: DaemonState, job_id: JobId) -> int | None:
+    """Return the user of a job; None: there is no such job, or Slurm has not told its user."""
+    gone = state.left_queue.get(job_id)
+    gone_owner = None if gone is None else gone.owner
+    facts: Owner | JobSpec | None = state.owners.get(job_id) or gone_owner
+    if facts is None:
+        with suppress(UnknownJob):
+            record = state.engine.find(job_id)
+            facts = record.spec if isinstance(record, JobRecord) else None
+    return None if facts is None else facts.user_id
 
 
 def _has_ended(state: DaemonState, job_id: JobId) -> bool:
     """Return whether the engine remembers a job as ended."""
-    try:
-        return state.engine.find(job_id).state is JobState.ENDED
-    except UnknownJob:
-        return False
+    found = state.engine.known(job_id)
+    return found is not None and found.state is JobState.ENDED
 
 
 def job(state: DaemonState, job_id: JobId) -> pb.Job:
@@ -53,9 +85,11 @@ def job(state: DaemonState, job_id: JobId) -> pb.Job:
         UnknownJob: neither the engine nor Slurm's queue has it.
     """
     try:
-        message = _recorded_job(state, job_id, state.engine.find(job_id))
-        add_turn(message, state, outlooks(state).get(job_id))
-        return message
+        record = state.engine.find(job_id)
+        outlook = None
+        if isinstance(record, JobRecord) and record.state is JobState.WAITING:
+            outlook = state.engine.outlook(job_id, state.clock.now_s())
+        return listed_job(state, job_id, outlook)
     except UnknownJob:
         if job_id in state.unmanaged:
             return _left_job(state, job_id, state.unmanaged[job_id])

@@ -1,6 +1,6 @@
 """Where a job is in the queue and how long it may run, in the words of operator.proto."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator
 from math import inf
 
 from roost_engine.domain.model import JobId
@@ -24,11 +24,11 @@ def add_outlook(message: pb.Explanation, state: DaemonState, record: JobRecord) 
         message.expected_run.CopyFrom(_expected_run(outlook.expectation))
 
 
-def outlooks(state: DaemonState) -> Mapping[JobId, Outlook]:
-    """Return the outlook of each job that waits: for a list of jobs, sorted once."""
+def outlooks(state: DaemonState) -> Iterator[tuple[JobId, Outlook]]:
+    """Yield the outlook of each job that waits: for a list of jobs, sorted once."""
     known = (record for _, record in state.engine.known_jobs())
     records = (record for record in known if isinstance(record, JobRecord))
-    return dict(outlooks_of(state.engine.policies.order, records))
+    return outlooks_of(state.engine.policies.order, records)
 
 
 def add_turn(message: pb.Job, state: DaemonState, outlook: Outlook | None) -> None:

@@ -1,12 +1,16 @@
 """The Operator service: queries of people and dashboards. Changes are in rpc.services.admin."""
 
-from roost_engine.domain.errors import UnknownJob
+from contextlib import suppress
+
+from roost_engine.domain.errors import UnknownJob, UnknownNode
 from roost_engine.domain.model import JobId, NodeName
 from roost_proto.v1 import operator_pb2 as pb
 from roost_proto.v1 import operator_pb2_grpc as pb_grpc
+from roostd.ops.slices import Readings
 from roostd.rpc.access.roles import Access, EveryJob
 from roostd.rpc.errors import Context, NoForecast
 from roostd.rpc.messages import daemon_status, eta, explanations, jobs, nodes, timers
+from roostd.rpc.messages.outlook import outlooks
 from roostd.rpc.messages.past_jobs import past_explanation
 from roostd.rpc.services.job_hints import unknown_job
 from roostd.state import DaemonState
@@ -22,29 +26,35 @@ class OperatorService(pb_grpc.OperatorServicer):
 
     def __init__(self, state: DaemonState, access: Access | None = None) -> None:
         self._state, self._access = state, access or EveryJob()
+        self._readings = Readings()
 
     async def GetStatus(self, request: pb.GetStatusRequest, context: Context) -> pb.Status:
         """See operator.proto."""
-        status, ask = daemon_status.status, self._state.ask_slurm
-        if not request.ask_slurm or ask is None or await ask():
-            return status(self._state)
-        found = status(self._state)
-        found.slurm_fault = found.slurm_fault or "slurmctld did not answer within seconds"
+        ask = self._state.ask_slurm
+        is_silent = request.ask_slurm and ask is not None and not await ask()
+        async with self._readings.begin():
+            found = daemon_status.status(self._state)
+        if is_silent:
+            found.slurm_fault = found.slurm_fault or "slurmctld did not answer within seconds"
         return found
 
     async def ListNodes(
         self, request: pb.ListNodesRequest, context: Context
     ) -> pb.ListNodesResponse:
         """See operator.proto."""
-        held = nodes.holders(self._state)
-        return pb.ListNodesResponse(
-            nodes=[nodes.node(self._state, name, held) for name in nodes.node_names(self._state)]
-        )
+        state, answer = self._state, pb.ListNodesResponse()
+        async with self._readings.begin() as slices:
+            held = nodes.holders(state)
+            async for name in slices.over(nodes.node_names(state)):
+                with suppress(UnknownNode):  # Slurm has dropped it meanwhile
+                    answer.nodes.append(nodes.node(state, name, held))
+        return answer
 
     async def GetNode(self, request: pb.GetNodeRequest, context: Context) -> pb.Node:
         """See operator.proto."""
-        held = nodes.holders(self._state)
-        return nodes.node(self._state, NodeName(request.name), held)
+        async with self._readings.begin():
+            held = nodes.holders(self._state)
+            return nodes.node(self._state, NodeName(request.name), held)
 
     async def GetTopology(self, request: pb.GetTopologyRequest, context: Context) -> pb.Topology:
         """See operator.proto."""
@@ -52,16 +62,19 @@ class OperatorService(pb_grpc.OperatorServicer):
 
     async def ListJobs(self, request: pb.ListJobsRequest, context: Context) -> pb.ListJobsResponse:
         """See operator.proto."""
-        found = jobs.jobs(self._state, request.include_ended)
-        owner = self._access.only_owner(context)
-        if owner is not None:
-            found = (job for job in found if _is_of(job, owner))
-        return pb.ListJobsResponse(jobs=found)
+        owner, answer = self._access.only_owner(context), pb.ListJobsResponse()
+        async with self._readings.begin() as slices:
+            turns = {job_id: turn async for job_id, turn in slices.over(outlooks(self._state))}
+            found = jobs.jobs(self._state, request.include_ended, turns, owner)
+            async for job in slices.over(found):
+                answer.jobs.append(job)
+        return answer
 
     async def GetJob(self, request: pb.GetJobRequest, context: Context) -> pb.Job:
         """See operator.proto."""
         try:
-            return jobs.job(self._state, self._visible(request.job_id, context))
+            async with self._readings.begin():
+                return jobs.job(self._state, self._visible(request.job_id, context))
         except UnknownJob:
             past = await self._past(request.job_id, context)
             if past is None:
@@ -71,7 +84,9 @@ class OperatorService(pb_grpc.OperatorServicer):
     async def ExplainJob(self, request: pb.ExplainJobRequest, context: Context) -> pb.Explanation:
         """See operator.proto."""
         try:
-            return explanations.explanation(self._state, self._visible(request.job_id, context))
+            async with self._readings.begin():
+                visible = self._visible(request.job_id, context)
+                return explanations.explanation(self._state, visible)
         except UnknownJob:
             past = await self._past(request.job_id, context)
             if past is None:
@@ -95,12 +110,10 @@ class OperatorService(pb_grpc.OperatorServicer):
                 if await self._past(request.job_id, context) is not None:
                     raise NoForecast(f"job {request.job_id} has ended") from None
                 raise self._unknown(request.job_id, context) from None
-        answer = eta.response(self._state, None)
-        owner = self._access.only_owner(context)
-        if owner is not None:
-            own = [one for one in answer.etas if self._is_own(JobId(one.job_id), owner)]
-            del answer.etas[:]
-            answer.etas.extend(own)
+        answer, owner = eta.response(self._state, None), self._access.only_owner(context)
+        async with self._readings.begin() as slices:
+            async for one in slices.over(eta.etas(self._state, owner)):
+                answer.etas.append(one)
         return answer
 
     def _visible(self, job_id: str, context: Context) -> JobId:
@@ -110,7 +123,7 @@ class OperatorService(pb_grpc.OperatorServicer):
             UnknownJob: there is no such job, or the caller may not see it: the same error for both.
         """
         owner, known = self._access.only_owner(context), JobId(job_id)
-        if owner is not None and not self._is_own(known, owner):
+        if owner is not None and jobs.user_of(self._state, known) != owner:
             raise UnknownJob(job_id)
         return known
 
@@ -120,7 +133,7 @@ class OperatorService(pb_grpc.OperatorServicer):
         return unknown_job(
             self._state,
             job_id,
-            lambda one: owner is None or self._is_own(one, owner),
+            lambda one: owner is None or jobs.user_of(self._state, one) == owner,
             sees_all=owner is None,
         )
 
@@ -131,12 +144,6 @@ class OperatorService(pb_grpc.OperatorServicer):
         if past is None or (owner is not None and not _is_of(past.job, owner)):
             return None
         return past
-
-    def _is_own(self, job_id: JobId, owner: int) -> bool:
-        try:
-            return _is_of(jobs.job(self._state, job_id), owner)
-        except UnknownJob:
-            return False
 
 
 def _is_of(job: pb.Job, owner: int) -> bool:

@@ -6,9 +6,8 @@ from itertools import pairwise
 import grpc
 import structlog
 
-from roost_engine.domain.errors import UnknownJob
 from roost_engine.domain.events import SpeedSeen
-from roost_engine.domain.model import JobId, NodeName
+from roost_engine.domain.model import NodeName
 from roost_engine.domain.topology import LinkMatrix
 from roost_engine.job_record import JobRecord, KnownJob
 from roost_proto.v1 import placement_pb2 as pb
@@ -83,10 +82,9 @@ class PlacementService(pb_grpc.PlacementServicer):
         """See placement.proto."""
         await self._check_caller(request.node, context)
         state = self._state
-        job_id = state.job_ids.get(request.slurm_job_id, JobId(str(request.slurm_job_id)))
-        try:
-            record = state.engine.record(job_id)
-        except UnknownJob:
+        job_id = state.job_of(request.slurm_job_id)
+        record = state.engine.managed(job_id)
+        if record is None:
             return pb.ProgressAck(reason="Roost does not know this job")
         if request.node not in {share.node for share in record.shares}:
             return pb.ProgressAck(reason=f"the job does not run on {request.node}")
@@ -115,19 +113,16 @@ class PlacementService(pb_grpc.PlacementServicer):
     def _planned(self, slurm_job_id: int, node: NodeName) -> tuple[int, ...] | None:
         """Return a job's planned GPUs on a node; None where Roost did not place the job."""
         state = self._state
-        job_id = state.job_ids.get(slurm_job_id, JobId(str(slurm_job_id)))
-        try:
-            record = state.engine.find(job_id)
-        except UnknownJob:
-            return None
-        if not _is_bound(record):
+        job_id = state.job_of(slurm_job_id)
+        record = state.engine.known(job_id)
+        if record is None or not _is_bound(record):
             return None
         place = state.place(job_id, record)
         return None if place is None else dict(place.placement.by_node()).get(node)
 
     def _earlier(self, request: pb.AllocationReport) -> list[tuple[int, ...] | None]:
         """Return a job's GPUs on a node by each of its pins: Slurm may act on one late."""
-        job_id = self._state.job_ids.get(request.slurm_job_id, JobId(str(request.slurm_job_id)))
+        job_id = self._state.job_of(request.slurm_job_id)
         record, node = self._state.engine.find(job_id), NodeName(request.node)
         pins = record.pins if isinstance(record, JobRecord) else ()
         return [dict(placement.by_node()).get(node) for placement, _ in pins]

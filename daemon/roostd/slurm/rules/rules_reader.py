@@ -72,7 +72,6 @@ class RulesReader:
             while jobs wait is read once a second.
         epoch: the wall clock.
         uid_of: the id of a user; None: there is no such user.
-        members_of: the ids of the users of a group.
     """
 
     def __init__(
@@ -81,10 +80,9 @@ class RulesReader:
         interval_s: Callable[[], float],
         epoch: Callable[[], float] = time.time,
         uid_of: Callable[[str], int | None] = user_id_of,
-        members_of: Callable[[str], frozenset[int]] = members_of,
     ) -> None:
         self._ask, self._interval_s, self._epoch = ask, interval_s, epoch
-        self._uid_of, self._members_of = uid_of, members_of
+        self._uid_of = uid_of
         self._groups_read_s = float("-inf")
         self._lock = asyncio.Lock()
         self._rules = SiteRules()
@@ -151,7 +149,7 @@ class RulesReader:
         if not names or not (is_due or names - rules.group_members.keys()):
             return rules
         self._groups_read_s = now_s
-        read = self._members_of
+        read = members_of
         found = await asyncio.to_thread(lambda: {name: read(name) for name in sorted(names)})
         return replace(rules, group_members=found)
 

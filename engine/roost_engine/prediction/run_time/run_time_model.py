@@ -1,9 +1,8 @@
 """Run times by a trained model, mixed with the site's history.
 
-Two forms answer the same question, RunTimePredictor: the history alone, and a model that reads what
-the history knows of a job (run_time_features). The model's answer is averaged with the history's;
-figures: docs/results/runtimes.md. Whatever the model does wrong, the history answers alone, and the
-fault is counted like that of any policy.
+The model reads what the history knows of a job (run_time_features), and its answer is averaged with
+the history's; figures: docs/results/runtimes.md. Whatever the model does wrong, the history answers
+alone, and the fault is counted like that of any policy.
 """
 
 from dataclasses import dataclass
@@ -23,19 +22,6 @@ HISTORY_NAME = "history"  # of the source that needs no model
 _FRESH_S = 600.0  # for so long an answer is used again for the same job
 _MOST_ANSWERS = 20_000
 _SUM_TOLERANCE = 1e-3
-
-
-class RunTimePredictor(Protocol):
-    """Predicts run times."""
-
-    def times(self, job: JobSpec, age_s: float, at_s: float) -> RunTimes:
-        """Return how long a job may run.
-
-        Args:
-            job: as Slurm shows it.
-            age_s: seconds at full speed that it has run.
-            at_s: engine time.
-        """
 
 
 class RunTimeModel(Protocol):
@@ -77,7 +63,7 @@ class RunTimeBlend:
 
 
 class BlendedRunTimes:
-    """A RunTimePredictor of model and history.
+    """Answers as a RunTimeHistory does, by model and history.
 
     Args:
         history: learns elsewhere; it is only read here.
@@ -107,7 +93,7 @@ class BlendedRunTimes:
         self._answers.pop(job_id, None)
 
     def times(self, job: JobSpec, age_s: float, at_s: float) -> RunTimes:
-        """See RunTimePredictor. Called in steps only: replays number the questions to a model."""
+        """See RunTimeHistory.times. In steps only: replays number the questions to a model."""
         return self._mixed(self._answer(job, at_s), job, age_s, at_s)
 
     def peek(self, job: JobSpec, age_s: float, at_s: float) -> RunTimes:

@@ -258,14 +258,14 @@ class SpeedPredictor:
             return
         speed_frac = job.efficiency(run.at_s)
         busy_frac = _busy_frac(run) if tier == Tier.NODE else None
-        told = isfinite(speed_frac) and speed_frac > 0
-        if not told and busy_frac is None:
+        is_reported = isfinite(speed_frac) and speed_frac > 0
+        if not is_reported and busy_frac is None:
             return
         kind = _kind(job.spec)
         seen = self._seen.discard(kind) or SeenRuns()
         self._seen[kind] = seen
         seen.run_count += 1
-        if told:
+        if is_reported:
             seen.speed_sum[tier] += min(speed_frac, 1.0)
             seen.speed_count[tier] += 1.0
             self._learn_stretch(run, tier, speed_frac)
@@ -364,9 +364,9 @@ def _busy_frac(run: RunEnded) -> float | None:
 
     The mean of its whole run where probes measured it; otherwise the last load of its GPUs.
     """
-    told = [frac for frac in (run.job.nvlink_frac, run.job.pcie_frac) if frac is not None]
-    if told:
-        return min(max(told), 1.0)
+    known = [frac for frac in (run.job.nvlink_frac, run.job.pcie_frac) if frac is not None]
+    if known:
+        return min(max(known), 1.0)
     cluster = run.cluster
     found: list[float] = []
     for share in run.job.shares:

@@ -16,17 +16,14 @@ class SwitchWait:
 
     A job that no leaf switch could ever hold waits too, as in Slurm.
 
-    Args:
-        max_wait_s: how long to refuse offers across racks.
     """
 
-    def __init__(self, max_wait_s: float = MAX_SWITCH_WAIT_S) -> None:
-        self._max_wait_s = max_wait_s
+    def __init__(self) -> None:
         self._since_s: dict[JobId, float] = {}
 
     def decide(self, offer: Offer) -> GateVerdict:
         """See GatePolicy."""
-        until_s = self._since_s.setdefault(offer.job.job_id, offer.at_s) + self._max_wait_s
+        until_s = self._since_s.setdefault(offer.job.job_id, offer.at_s) + MAX_SWITCH_WAIT_S
         if offer.tier <= Tier.RACK or offer.at_s >= until_s:
             return Allow()
         return Defer(until_s=until_s, reason="waits for nodes of one leaf switch")

@@ -29,13 +29,10 @@ class TimeSlices:
             `_RUN_PER_RESTART` times as long: shorter slices would be mostly restarts.
     """
 
+    renews_leases = False  # not a field
+
     slice_s: float
     restart_s: Callable[[JobId, int], float]
-
-    @property
-    def renews_leases(self) -> bool:
-        """See policies.PreemptPolicy."""
-        return False
 
     def lease_s(self, job: JobRecord) -> float:
         """See policies.PreemptPolicy."""
@@ -74,13 +71,10 @@ class ShortestIfItPays:
         restart_s: (job, GPUs) to the seconds that a preemption costs.
     """
 
+    renews_leases = False  # not a field
+
     left_s: Callable[[JobId, float], float]
     restart_s: Callable[[JobId, int], float]
-
-    @property
-    def renews_leases(self) -> bool:
-        """See policies.PreemptPolicy."""
-        return False
 
     def lease_s(self, job: JobRecord) -> float:
         """See policies.PreemptPolicy."""
@@ -89,7 +83,7 @@ class ShortestIfItPays:
     def first_to_go(self, running: Sequence[JobRecord], at_s: float) -> Sequence[JobRecord]:
         """See policies.PreemptPolicy."""
         gain_s = {job.job_id: self._gain_s(job, at_s) for job in running}
-        return sorted(running, key=lambda job: (-gain_s[job.job_id], -_submit_s(job)))
+        return sorted(running, key=lambda job: (-gain_s[job.job_id], -job.spec.submit_s))
 
     def displaces(self, job: JobRecord, victim: JobRecord, at_s: float) -> bool:
         """See policies.PreemptPolicy."""
@@ -112,5 +106,10 @@ class ShortestIfItPays:
         return self.restart_s(victim.job_id, victim.spec.gpu_count)
 
 
-def _submit_s(job: JobRecord) -> float:
-    return job.spec.submit_s
+@dataclass(frozen=True, slots=True)
+class ShortestIfItPaysAndMoves(ShortestIfItPays):
+    """ShortestIfItPays, plus migration: see preemption.rules.DisplaceAndMove."""
+
+    def movers(self, running: Sequence[JobRecord], at_s: float) -> Sequence[JobRecord]:
+        """See policies.MovingPreemption."""
+        return widest_first(running)

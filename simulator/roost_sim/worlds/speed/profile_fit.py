@@ -81,13 +81,13 @@ def read_pollux(path: Path, kind: str = "placements") -> list[Measured]:
         ]
 
 
-def read_gavel(path: Path, gpu_type: str = "p100") -> list[Measured]:
+def read_gavel(path: Path) -> list[Measured]:
     """Read isolated throughputs; steps_per_s is the sum over GPUs, 0 where it did not fit."""
     found = list[Measured]()
     with path.open(encoding="utf-8", newline="") as text:
         for row in csv.DictReader(text):
             rate, gpus = float(row["steps_per_s"]), int(row["num_gpus"])
-            if row["gpu_type"] != gpu_type or rate <= 0:
+            if row["gpu_type"] != "p100" or rate <= 0:
                 continue
             nodes = 1 if row["consolidated"] == "1" or gpus == 1 else gpus
             found.append(Measured(row["model"], row["batch_size"], nodes, gpus, 1, gpus / rate))
@@ -133,7 +133,7 @@ def fit_profile(rows: Sequence[Measured], source: str, gpu_type: str) -> Profile
 
     Args:
         rows: one of them on a single GPU.
-        source: who measured.
+        source: of the measurement.
         gpu_type: for the name of the profile.
     """
     alone_s = next(row.step_s for row in rows if row.gpu_count == 1)

@@ -27,7 +27,7 @@ class Profile:
     Attributes:
         name: family/batch@gpu.
         family: of the model; families are excluded as a whole.
-        source: who measured.
+        source: of the measurement.
         compute_s: one step on one GPU.
         local: overhead per doubling of the GPUs inside one node.
         spread: overhead of leaving the node.

@@ -3,11 +3,8 @@
 import asyncio
 import os
 import signal
-import struct
-import sys
 from collections.abc import AsyncIterator
 from dataclasses import replace
-from io import BytesIO, TextIOWrapper
 
 import pytest
 from tests.engine.forecast.scenes import running, snapshot, waiting, wish
@@ -19,7 +16,6 @@ from roostd.app.forecast.forecast_worker import (
     ForecastWorker,
     WorkerFailed,
     compute,
-    serve,
 )
 
 
@@ -89,28 +85,6 @@ def test_a_spent_budget_ends_the_plays_but_not_before_there_are_a_few(task: Fore
     assert compute(task).play_count == 20
     assert compute(replace(task, budget_s=1e-9)).play_count == 3
     assert compute(replace(task, budget_s=1e-9, draws=2)).play_count == 2
-
-
-def test_the_process_ends_with_its_input(task: ForecastTask) -> None:
-    answers = BytesIO()
-    serve(BytesIO(b"\0\0\0"), answers)
-    assert answers.getvalue() == b""
-    serve(BytesIO(struct.pack(">Q", 4) + b"junk"), answers)
-    assert b"UnpicklingError" in answers.getvalue()
-
-
-def test_a_process_that_may_not_yield_to_others_answers_all_the_same(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def refuse(increment: int) -> int:
-        raise PermissionError(increment)
-
-    answers = BytesIO()
-    monkeypatch.setattr(os, "nice", refuse)
-    monkeypatch.setattr(sys, "stdin", TextIOWrapper(BytesIO(struct.pack(">Q", 4) + b"junk")))
-    monkeypatch.setattr(sys, "stdout", TextIOWrapper(answers))
-    module.main()
-    assert b"UnpicklingError" in answers.getvalue()
 
 
 async def test_stopping_twice_is_harmless(worker: ForecastWorker) -> None:

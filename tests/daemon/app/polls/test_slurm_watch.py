@@ -24,6 +24,7 @@ from roost_engine.domain.tier import Tier
 from roost_engine.testing.builders import node
 from roost_slurm.text.assoc_mgr import Association, AssocMgr
 from roost_slurm.text.partitions import Partition
+from roost_slurm.text.squeue import QueuedJob
 from roost_slurm.text.versions import SlurmVersion
 from roostd.app.polls import snapshot_reading
 from roostd.config.config import Config, Mode
@@ -441,6 +442,22 @@ async def test_a_long_queue_is_read_beside_the_loop_and_told_once(
     assert world[:2] == [NodeSeen, QuotasSeen]
     assert queued == (not is_changed)
     assert await site.look() == []
+
+
+@pytest.mark.parametrize("is_long", [False, True])
+async def test_the_tasks_of_one_array_make_a_long_queue(
+    site: Site, monkeypatch: pytest.MonkeyPatch, is_long: bool
+) -> None:
+    """squeue's record of an array is one, and reading it costs what its tasks cost."""
+    task_ids = tuple(range(snapshot_reading.LONG_QUEUE + is_long))
+    array = QueuedJob(number=9, array_number=9, task_ids=task_ids)
+
+    async def dump() -> QueueSnapshot:
+        return QueueSnapshot(at_epoch_s=0.0, jobs=(array,))
+
+    monkeypatch.setattr(site.slurm, "queue", dump)
+    await site.look()
+    assert site.watch.is_queue_long == is_long
 
 
 async def test_a_crowd_is_looked_at_less_often(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:

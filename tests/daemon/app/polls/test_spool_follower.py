@@ -10,11 +10,12 @@ from tests.daemon.app.watched_site import Site
 from roost_engine.domain.events import JobQueued
 from roost_engine.domain.model import JobId
 from roost_slurm.hooks import spool
-from roost_slurm.hooks.spool import Started, Submitted
+from roost_slurm.hooks.spool import Ended, Started, Submitted
 from roostd.app.polls.awaited_changes import AwaitedChanges
 from roostd.app.polls.poll_schedule import PollSchedule
-from roostd.app.polls.spool_follower import SPOOL_FILE, SpoolFollower
+from roostd.app.polls.spool_follower import SPOOL_FILE, SpoolFollower, note_reported
 from roostd.config.config import Config
+from roostd.state import ReportedRun
 
 
 async def test_a_job_is_found_soon_after_its_line_in_the_spool(tmp_path: Path) -> None:
@@ -70,3 +71,23 @@ async def test_a_defect_is_not_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     with pytest.raises(ZeroDivisionError):
         async with asyncio.timeout(60):
             await task
+
+
+def test_a_start_and_an_end_are_of_one_run_and_a_new_start_of_the_next() -> None:
+    state = Parts("n1").state
+    now_s = state.clock.now_s()
+    note_reported(state, [Submitted(1000, "main"), Started("7"), Ended("7"), Ended("8_1")])
+    assert state.reported_runs == {
+        JobId("7"): ReportedRun(started_s=now_s, ended_s=now_s),
+        JobId("8_1"): ReportedRun(ended_s=now_s),
+    }
+    note_reported(state, [Started("7")])
+    assert state.reported_runs[JobId("7")] == ReportedRun(started_s=now_s)
+
+
+def test_the_oldest_reports_are_forgotten() -> None:
+    state = Parts("n1").state
+    kept = state.engine.config.ended_job_count
+    note_reported(state, [Ended(str(number)) for number in range(kept + 10)])
+    assert next(iter(state.reported_runs)) == "10"
+    assert len(state.reported_runs) == kept

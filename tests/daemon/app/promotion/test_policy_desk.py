@@ -22,7 +22,14 @@ from roost_proto.v1 import policy_pb2 as pb
 from roost_proto.v1 import policy_pb2_grpc as pb_grpc
 from roostd.app.promotion.policy_desk import PolicyDesk
 from roostd.config.config import Config
-from roostd.ops.promotions import FILE_NAME, read_promotions
+from roostd.ops.promotions import (
+    FILE_NAME,
+    Promotion,
+    Promotions,
+    ShadowRequest,
+    read_promotions,
+    write_promotions,
+)
 from roostd.testing.slurm_stand_in import SlurmStandIn
 
 FIGURES = PolicyFigures(avg_jct_s=100.0, p99_jct_s=500.0, lost_frac=0.3, preemption_count=0)
@@ -288,6 +295,47 @@ async def test_a_policy_that_falls_behind_is_rolled_back_and_audited(
     last = audited(tmp_path)[-1]
     assert (last["action"], last["by"]) == ("roll_back_policy", "roostd")
     assert read_promotions(tmp_path / "state")[0].rollbacks[Slot.ORDER].by == "roostd"
+
+
+async def test_a_canary_outlives_the_policy_of_all_other_users_that_falls_behind(
+    slurm: SlurmStandIn, tmp_path: Path
+) -> None:
+    async with desk_of(slurm, config(tmp_path)) as (daemon, desk, _):
+        desk.promote("las", "ann", {}, force=True)
+        desk.promote("learned", "ann", {}, share_frac=0.5, force=True)
+        state = daemon.daemon.state
+        promoted = state.promotions.promoted[Slot.ORDER]
+        bad = replace(promoted.evidence, fortunes=(500.0, 500.0, 500.0), job_count=20)
+        one = replace(promoted, evidence=bad)
+        state.promotions = replace(state.promotions, promoted={Slot.ORDER: one})
+        await daemon.until(lambda: Slot.ORDER in state.promotions.rollbacks, "one is taken out")
+        assert state.promotions.rollbacks[Slot.ORDER].policy == "order:las"
+        assert not state.promotions.promoted
+        assert str(state.promotions.canary) == "order:learned"
+        assert state.engine.policy_names["order"] == "priority+learned"
+    assert audited(tmp_path)[-1]["policy"] == "order:las"
+
+
+@pytest.mark.parametrize("share_frac", [1.0, 0.5])
+@pytest.mark.parametrize("slot", [slot for slot in Slot if slot is not Slot.SCORE])
+async def test_a_policy_that_another_version_promoted_does_not_keep_roostd_from_starting(
+    slurm: SlurmStandIn, tmp_path: Path, slot: Slot, share_frac: float
+) -> None:
+    settings = config(tmp_path)
+    settings.paths.state_dir.mkdir(parents=True, exist_ok=True)
+    later = Promotion(slot=slot, name="later", share_frac=share_frac, by="ann")
+    shadow = ShadowRequest(slot=slot, name="later", since_epoch_s=1.0)
+    write_promotions(
+        settings.paths.state_dir, replace(Promotions().with_promotion(later), shadow=shadow)
+    )
+    async with desk_of(slurm, settings) as (daemon, desk, _):
+        state = daemon.daemon.state
+        assert f"no policy {slot}:later in this version" in state.promotion_faults[slot]
+        assert state.shadow is not None
+        assert f"no policy {slot}:later in this version" in state.shadow.fault
+        await daemon.until_running(*slurm.submit(gpus_per_node=2))
+        desk.roll_back("", "ann", {})
+        assert not state.promotion_faults
 
 
 async def test_jobs_that_end_are_counted_and_the_count_survives(

@@ -1,7 +1,6 @@
 """policy_shadow: fed in batches, given up when it falls behind, never in the loop's way."""
 
 import asyncio
-import pickle
 import time
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -134,12 +133,12 @@ class _Answers(WorkerProcess):
         self.asked, self.may_answer = asyncio.Event(), asyncio.Event()
         self.answer: tuple[ShadowChoice, ...] | None = ()
 
-    async def ask(self, message: bytes, limit_s: float) -> bytes:
+    async def ask(self, request: object, limit_s: float) -> object:
         self.asked.set()
         await self.may_answer.wait()
         if self.answer is None:
             raise EOFError("the process ended")
-        return pickle.dumps(self.answer)
+        return self.answer
 
 
 @pytest.mark.parametrize("ends", [False, True])

@@ -1,7 +1,5 @@
 """policy_shadow_worker: a second engine that follows what the first one's jobs really do."""
 
-import io
-import pickle
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +18,13 @@ from roost_engine.policies.canary import Slot
 from roost_engine.scoring.heuristic import HeuristicScore
 from roost_engine.testing.builders import job, node
 from roost_formats.journal.shadow import ShadowChoice
-from roostd.app.promotion.policy_shadow_worker import ShadowEngine, ShadowTask, Step, begin, serve
-from roostd.ops.worker_process import LENGTH
+from roostd.app.promotion.policy_shadow_worker import (
+    ShadowEngine,
+    ShadowServer,
+    ShadowTask,
+    Step,
+    begin,
+)
 
 TASK = ShadowTask(
     slot=Slot.ORDER,
@@ -106,28 +109,15 @@ def test_jobs_that_the_daemon_only_watches_bind_the_shadow() -> None:
     assert second.reason
 
 
-def messages(*requests: object) -> io.BytesIO:
-    bodies = [pickle.dumps(request) for request in requests]
-    return io.BytesIO(b"".join(LENGTH.pack(len(body)) + body for body in bodies))
-
-
-def answers(written: io.BytesIO) -> list[object]:
-    data, found = written.getvalue(), []
-    while data:
-        (length,) = LENGTH.unpack(data[: LENGTH.size])
-        found.append(pickle.loads(data[LENGTH.size : LENGTH.size + length]))
-        data = data[LENGTH.size + length :]
-    return found
-
-
-def test_the_process_answers_each_batch_and_tells_its_faults() -> None:
-    both, written = Both(), io.BytesIO()
+def test_the_process_answers_each_batch_and_a_fault_ends_the_shadow() -> None:
+    both, server = Both(), ShadowServer()
     both.queue(1.0, job("1"))
-    serve(messages(TASK, tuple(both.steps), ("no step",), tuple(both.steps)), written)
-    begun, choices, fault, ignored = answers(written)
-    assert (begun, choices, ignored) == ((), tuple(both.choices), ())
-    assert isinstance(fault, str)
-    assert "Error" in fault
+    steps = tuple(both.steps)
+    assert server.answer(TASK) == ()
+    assert server.answer(steps) == tuple(both.choices)
+    with pytest.raises(ValueError, match="unpack"):
+        server.answer(("no step",))  # type: ignore[arg-type]
+    assert server.answer(steps) == ()
 
 
 def test_models_are_loaded_where_the_task_names_them(tmp_path: Path) -> None:

@@ -42,6 +42,7 @@ def parts() -> Parts:
 
 def test_waiting_jobs_are_listed_in_the_order_of_their_starts(parts: Parts) -> None:
     found = eta.response(parts.state, None)
+    found.etas.extend(eta.etas(parts.state))
     assert [one.job_id for one in found.etas] == ["3", "2"]
     assert (found.age_s, found.play_count, found.interval_frac) == (10.0, 20, 0.8)
     assert (found.fault, found.missing_count) == ("", 0)

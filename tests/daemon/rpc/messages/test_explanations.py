@@ -13,6 +13,7 @@ from roost_engine.plugins.plugins import Policies
 from roost_engine.sharing.pairs import Pairs, PairSpeed, SharingConfig
 from roost_engine.testing.builders import job, node, shape
 from roostd.rpc.messages import explanations, jobs
+from roostd.rpc.messages.outlook import outlooks
 from roostd.slurm.comment import JobComment
 from roostd.state import DaemonState
 
@@ -20,7 +21,7 @@ from roostd.state import DaemonState
 def test_a_job_without_gpus_is_explained_but_not_listed(state: DaemonState) -> None:
     state.unmanaged_reasons = {NINE: "asks for no GPUs"}
     assert explanations.explanation(state, NINE).job.reason == "asks for no GPUs"
-    assert [one.job_id for one in jobs.jobs(state, True)] == ["1"]
+    assert [one.job_id for one in jobs.jobs(state, True, dict(outlooks(state)))] == ["1"]
 
 
 def test_a_job_that_neither_slurm_nor_the_engine_has_is_unknown(state: DaemonState) -> None:

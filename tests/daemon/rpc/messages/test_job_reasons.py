@@ -12,6 +12,7 @@ from roost_engine.plugins.plugins import Policies
 from roost_engine.testing.builders import job, node, share
 from roost_proto.v1 import operator_pb2 as pb
 from roostd.rpc.messages import jobs
+from roostd.rpc.messages.outlook import outlooks
 from roostd.state import DaemonState, Owner, UnmanagedJob
 
 
@@ -24,7 +25,9 @@ def test_a_job_that_roost_does_not_place_tells_why_and_whose_it_is(
     state.unmanaged[NINE] = UnmanagedJob(reason="held", is_blocked=is_blocked)
     state.owners[NINE] = Owner(42, "debug")
 
-    (listed,) = (one for one in jobs.jobs(state, False) if one.job_id == NINE)
+    (listed,) = (
+        one for one in jobs.jobs(state, False, dict(outlooks(state))) if one.job_id == NINE
+    )
 
     assert listed == jobs.job(state, NINE)
     assert listed.state == told

@@ -14,6 +14,7 @@ from roost_engine.domain.model import JobId, NodeName
 from roost_engine.testing.builders import bridges, job, share
 from roost_proto.v1 import operator_pb2 as pb
 from roostd.rpc.messages import jobs
+from roostd.rpc.messages.outlook import outlooks
 from roostd.state import DaemonState, LeftQueue, Owner, UnmanagedJob
 
 ONE, NINE = JobId("1"), JobId("9")
@@ -30,7 +31,7 @@ def state() -> DaemonState:
 
 
 def listed(state: DaemonState) -> dict[str, pb.Job]:
-    return {one.job_id: one for one in jobs.jobs(state, False)}
+    return {one.job_id: one for one in jobs.jobs(state, False, dict(outlooks(state)))}
 
 
 def test_a_job_that_slurm_placed_and_that_has_ended_is_not_listed(state: DaemonState) -> None:
@@ -55,7 +56,7 @@ def test_a_left_job_that_slurm_has_forgotten_is_told_of_as_ended(state: DaemonSt
         "Roost had not placed it: partition debug is off. What became of it: sacct -j 9"
     )
     assert listed(state) == {}
-    assert [one.job_id for one in jobs.jobs(state, True)] == ["9"]
+    assert [one.job_id for one in jobs.jobs(state, True, dict(outlooks(state)))] == ["9"]
 
 
 def test_a_held_job_waits_and_is_not_left_to_slurm(state: DaemonState) -> None:

@@ -12,6 +12,7 @@ from roost_engine.scoring.heuristic import HeuristicScore
 from roost_engine.testing.builders import job
 from roost_proto.v1 import operator_pb2 as pb
 from roostd.rpc.messages import explanations, jobs
+from roostd.rpc.messages.outlook import outlooks
 
 
 def parts_with(order: OrderKind) -> Parts:
@@ -56,7 +57,10 @@ def test_the_list_of_jobs_has_turns_and_run_times_of_those_that_wait() -> None:
     parts.state.forecast = Forecast(
         at_s=90.0, play_count=20, jobs={JobId("3"): JobForecast(run, run, run)}
     )
-    listed = {message.job_id: message for message in jobs.jobs(parts.state, False)}
+    listed = {
+        message.job_id: message
+        for message in jobs.jobs(parts.state, False, dict(outlooks(parts.state)))
+    }
     assert not listed["1"].HasField("turn")
     assert [listed[name].turn.position for name in "23"] == [2, 1]
     assert listed["2"].turn == explained(parts, "2").turn

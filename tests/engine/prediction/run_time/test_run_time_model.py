@@ -17,7 +17,6 @@ from roost_engine.prediction.run_time.run_time_features import COLUMNS
 from roost_engine.prediction.run_time.run_time_model import (
     BlendedRunTimes,
     RunTimeBlend,
-    RunTimePredictor,
 )
 from roost_engine.prediction.run_time.run_times import BAND_COUNT
 from roost_engine.scoring.heuristic import HeuristicScore
@@ -48,7 +47,7 @@ def all_in(band: int) -> NDArray[np.float32]:
 
 def test_half_of_the_shares_are_the_models_and_half_the_historys() -> None:
     history, model = after((of(), 60.0)), FakeModel(all_in(20))
-    blended: RunTimePredictor = BlendedRunTimes(history, RunTimeBlend(model=model))
+    blended = BlendedRunTimes(history, RunTimeBlend(model=model))
     known = history.times(of(), 5.0, 0.0)
     times = blended.times(of(), 5.0, 0.0)
     expected = known.ending_fracs / 2

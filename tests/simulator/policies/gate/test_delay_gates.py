@@ -5,9 +5,10 @@ import pytest
 from roost_engine.gate.dally import DallyGate
 from roost_engine.gate.delay import DelayConfig, DelayGate
 from roost_engine.gate.fixed_delay import FixedDelay
-from roost_sim.catalogue.compositions import PolicyInformation, find_policy
+from roost_sim.catalogue.compositions import find_policy
 from roost_sim.catalogue.gates import GATES, gate_part
 from roost_sim.errors import SimError
+from roost_sim.information.policy_information import PolicyInformation
 from roost_sim.policies.gate.delay_gates import delay_config, name_of, parse_numbers
 
 NOTHING = PolicyInformation(work_s={}, seed=0)
