@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 
 class DatedStack(NamedTuple):
-    """The parts of a stack, by their names in the simulator: see compositions.Composition."""
+    """The parts of a stack, by their names in the simulator: see composition.Composition."""
 
     name: str
     order: str
