@@ -293,7 +293,8 @@ class QueuePass:
             return False
         group.wider_since_s = min(group.wider_since_s, at_s)
         due_s = max(group.wider_since_s, record.queued_s) + self._config.wider_after_s
-        if at_s < due_s:
+        if at_s < due_s and group.wider_alarm != (due_s, record.job_id):
+            group.wider_alarm = due_s, record.job_id
             self._table.alarm(due_s, record.job_id)
         return at_s >= due_s
 
