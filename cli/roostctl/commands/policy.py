@@ -34,9 +34,10 @@ class Span(click.ParamType):  # type: ignore[type-arg]
     ) -> float:
         """Read the seconds; see click.ParamType.convert."""
         match = _SPAN.fullmatch(str(value))
-        if match is None:
+        span_s = 0.0 if match is None else float(match[1]) * _UNITS_S[match[2]]
+        if not span_s:
             self.fail(f"{value} is no time; want 7d, 36h, 90m or 600s", param, ctx)
-        return float(match[1]) * _UNITS_S[match[2]]
+        return span_s
 
 
 class Share(click.ParamType):  # type: ignore[type-arg]

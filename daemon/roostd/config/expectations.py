@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from roost_engine.domain.errors import ConfigError
 from roost_formats.yaml.tree import KeyPath
 from roostd.config.config import Config, Mode
 from roostd.config.loaded_config import (
@@ -22,6 +23,7 @@ from roostd.config.loaded_config import (
 )
 from roostd.config.plain_file import NO_FILE, is_no_file
 from roostd.config.reader import Reader
+from roostd.config.revoked_list import REVOKED, read_revoked
 
 _NEARLY = 0.85  # of difflib: one or two letters of a variable's name
 
@@ -62,6 +64,7 @@ def unmet(
         if fault is not None:
             yield Finding(_at(loaded, path, fault), is_problem=True)
     yield from _certificates(loaded, reader)
+    yield from _revoked(loaded, reader)
     yield from _groups(loaded)
     yield from _programs(loaded)
 
@@ -129,6 +132,18 @@ def _certificates(loaded: LoadedConfig, reader: Reader | None) -> Iterator[Findi
     except (ssl.SSLError, OSError) as error:
         text = f"{tls.client_ca}: no certificates in PEM: {error}"
         yield Finding(_at(loaded, (*section, "client_ca"), text), is_problem=True)
+
+
+def _revoked(loaded: LoadedConfig, reader: Reader | None) -> Iterator[Finding]:
+    tls = loaded.config.listen.probes_tls
+    if tls is None or tls.revoked is None or _fault(tls.revoked, reader):
+        return
+    try:
+        read_revoked(tls.revoked)
+    except ConfigError as error:
+        for problem in error.problems:
+            text = problem.removeprefix(f"{'.'.join(REVOKED)}: ")
+            yield Finding(_at(loaded, REVOKED, text), is_problem=True)
 
 
 def _groups(loaded: LoadedConfig) -> Iterator[Finding]:

@@ -249,6 +249,8 @@ def _check_header(path: Path) -> None:
     Raises:
         JournalError: the file cannot be opened, is empty, or is no database.
     """
+    if path.is_fifo():  # to open one waits for its other end
+        raise JournalError(f"{path}: is a pipe; want {FILE_NAME} of roostd's paths.state_dir")
     try:
         with path.open("rb") as file:
             begin = file.read(len(_MAGIC))

@@ -10,6 +10,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from roost_engine.cluster.link_table import MAX_GPUS
 from roost_engine.domain.errors import TopologyError
 from roost_engine.domain.model import NodeName
 from roost_engine.domain.topology import LinkMatrix, parse_topo_matrix
@@ -21,6 +22,7 @@ from roost_sim.clusters.presets import PRESET_NAMES, preset
 from roost_sim.errors import ClusterError
 
 MAX_NODES = 100_000
+_MOST_BYTES = 16 << 20  # a map of 100,000 hosts has 5 MiB
 CLOS_COLUMNS = ("host", "psw", "asw")
 
 _Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -189,10 +191,15 @@ class _Builder:
     def _matrix(self, name: str, kind: _Kind) -> LinkMatrix | None:
         path = self._path.parent / str(kind.topology_file)
         try:
-            return parse_topo_matrix(_read_text(path), str(path))
+            links = parse_topo_matrix(_read_text(path), str(path))
         except (TopologyError, ClusterError) as error:
             self._add_problem(str(error), "node_kinds", name, "topology_file")
             return None
+        if links.gpu_count > MAX_GPUS:
+            problem = f"{path}: {links.gpu_count} GPUs; Roost places jobs on nodes of {MAX_GPUS}"
+            self._add_problem(f"{problem} at most", "node_kinds", name, "topology_file")
+            return None
+        return links
 
     def _rack_nodes(self, kinds: Mapping[str, NodeKind]) -> Iterator[SimNode]:
         number = 0
@@ -248,7 +255,11 @@ def _tier_specs(tiers: _Tiers) -> dict[NetworkTier, TierSpec]:
 
 def _read_text(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        with path.open("rb") as file:
+            content = file.read(_MOST_BYTES + 1)
+        if len(content) > _MOST_BYTES:
+            raise ClusterError([f"{path}: larger than {_MOST_BYTES >> 20} MiB"])
+        return content.decode()
     except UnicodeDecodeError as error:
         raise ClusterError([f"{path}: not UTF-8 at byte {error.start}"]) from error
     except OSError as error:

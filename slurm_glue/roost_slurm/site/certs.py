@@ -160,6 +160,7 @@ class Authority:
         for extension in _CA_EXTENSIONS:
             argv += ["-addext", extension]
         self._write(CA, [*argv, "-keyout", _KEY, "-out", _PEM])
+        (self._folder / REVOKED).touch()  # roostd reads a list that is there, and its changes
 
     def _make_one(self, name: str, names: Sequence[str], days: int) -> None:
         authority = self._path(CA)

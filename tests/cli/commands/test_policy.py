@@ -220,7 +220,7 @@ def test_shares_that_are_none(ask: Run, text: str) -> None:
     assert Share().convert("12.5%", None, None) == 0.125
 
 
-@pytest.mark.parametrize("text", ["7", "d", "7 d", "-1d", "1e9d"])
+@pytest.mark.parametrize("text", ["0d", "7", "d", "7 d", "-1d", "1e9d"])
 def test_times_that_are_none(ask: Run, text: str) -> None:
     assert ask("evaluate", "las", "--last", text).exit_code == 2
     assert Span().convert("1.5h", None, None) == 5_400.0

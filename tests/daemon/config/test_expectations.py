@@ -95,6 +95,13 @@ def test_a_key_of_another_certificate_is_a_problem(tmp_path: Path) -> None:
         "listen: {{probes_tls: {{certificate: {0}/a.pem, key: {0}/{1}.key, client_ca: {0}/{2}}}}}\n"
     )
     assert told(tmp_path, tls.format(tmp_path, "a", "b.pem")) == []
+    (tmp_path / "revoked.txt").write_text("# none\nAA:BB gpu7\n")
+    lists = tls.replace("{2}}}}}", "{2}, revoked: {0}/revoked.txt}}}}")
+    ((text, problem),) = told(tmp_path, lists.format(tmp_path, "a", "b.pem"))
+    assert text.startswith(
+        f"1: listen.probes_tls.revoked: {tmp_path}/revoked.txt:2: want a SHA-256"
+    )
+    assert problem
     ((text, problem),) = told(tmp_path, tls.format(tmp_path, "b", "b.pem"))
     assert "cannot be used together" in text
     assert problem

@@ -128,6 +128,11 @@ def refused(path: Path) -> str:
     return str(caught.value)
 
 
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    assert f"pipe: is a pipe; want {FILE_NAME}" in refused(tmp_path / "pipe")
+
+
 def test_what_is_no_journal_is_named_with_the_cure(tmp_path: Path) -> None:
     missing, empty, foreign = (tmp_path / name for name in ("none", "empty", "text"))
     empty.touch()

@@ -65,6 +65,23 @@ def test_a_bad_matrix_names_both_files(sample: Path) -> None:
         read_cluster(sample)
 
 
+def test_a_device_without_end_is_not_read_without_end(sample: Path) -> None:
+    with pytest.raises(ClusterError, match="/dev/zero: larger than 16 MiB"):
+        read_cluster(Path("/dev/zero"))
+    (sample.parent / "other.txt").unlink()
+    (sample.parent / "other.txt").symlink_to("/dev/zero")
+    with pytest.raises(ClusterError, match="larger than 16 MiB"):
+        read_cluster(sample)
+
+
+def test_a_node_with_more_gpus_than_roost_places_on_is_refused(sample: Path) -> None:
+    names = [f"GPU{index}" for index in range(17)]
+    rows = [f"{a}\t" + "\t".join("X" if a == b else "SYS" for b in names) for a in names]
+    (sample.parent / "other.txt").write_text("\n".join(["\t" + "\t".join(names), *rows]) + "\n")
+    with pytest.raises(ClusterError, match=r"mine.yaml:9: .*other.txt: 17 GPUs; .* 16 at most"):
+        read_cluster(sample)
+
+
 def test_neither_file_nor_preset() -> None:
     with pytest.raises(ClusterError, match="no such file, and no preset; there are philly, venus"):
         load_cluster("nowhere.yaml")

@@ -38,7 +38,8 @@ def test_makes_an_authority_and_a_certificate_for_each_name(tmp_path: Path) -> N
 
     assert {path.name for path in folder.iterdir()} == {
         f"{name}.{end}" for name in ("ca", "roostd", "gpu01", "gpu02") for end in ("pem", "key")
-    }
+    } | {"revoked.txt"}
+    assert (folder / "revoked.txt").read_text() == ""  # roostd can be told of it from the start
     for name in ("roostd", "gpu01", "gpu02"):
         argv = ["openssl", "verify", "-CAfile", f"{folder}/ca.pem", f"{folder}/{name}.pem"]
         assert subprocess.run(argv, check=False, capture_output=True).returncode == 0

@@ -10,6 +10,7 @@ from pathlib import Path
 from roost_train.errors import TrainError
 from roost_train.pairs.pair_measuring import PairRow, Speed, Window, pairs_of, rounds, table
 from roost_train.pairs.pair_process import STEP_PATTERN, TrainingProcess
+from roost_train.text_file import read_text
 
 _HEADS = ("model", "beside", "speed", "spread")
 
@@ -78,7 +79,7 @@ def read_commands(path: Path) -> dict[str, str]:
         OSError: the file cannot be read.
     """
     found = dict[str, str]()
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+    for number, line in enumerate(read_text(path).splitlines(), start=1):
         if not line.strip() or line.lstrip().startswith("#"):
             continue
         name, colon, command = (part.strip() for part in line.partition(":"))

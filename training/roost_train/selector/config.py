@@ -5,10 +5,9 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from enum import StrEnum
 from math import inf
 from pathlib import Path
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, TypeVar
 
-import yaml
-
+from roost_formats.yaml.tree import KeyPath, read_tree
 from roost_sim.worlds.world_spec import Speed
 from roost_train.environments.episodes import Draw
 from roost_train.environments.rewards import Reward
@@ -18,6 +17,7 @@ from roost_train.improvement.expert_iteration import ExpertParameters
 from roost_train.improvement.imitation import ImitationParameters
 from roost_train.improvement.improvement import Method
 from roost_train.improvement.ppo import PpoParameters
+from roost_train.text_file import read_text
 
 _T = TypeVar("_T")
 
@@ -74,6 +74,9 @@ class SelectorConfig:
     validate_every: int = 4
 
 
+_LARGEST = 1e15  # a larger number is a mistake, and no float64 holds all whole numbers there
+
+
 def read_config(path: Path | None) -> SelectorConfig:
     """Return the configuration of a file; keys that are left out have their defaults.
 
@@ -83,11 +86,11 @@ def read_config(path: Path | None) -> SelectorConfig:
     """
     if path is None:
         return SelectorConfig()
-    try:
-        body = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except yaml.YAMLError as error:
-        raise TrainError(f"{path}: {error}") from error
-    return _filled(SelectorConfig(), {} if body is None else body, str(path))
+    tree = read_tree(read_text(path))
+    if tree.problems:
+        first = tree.problems[0]
+        raise TrainError(f"{path}:{first.line}: {first.text}")
+    return _Reader(path, tree.lines).filled(SelectorConfig(), tree.values, ())
 
 
 def as_document(config: SelectorConfig) -> dict[str, Any]:
@@ -105,36 +108,55 @@ def _plain(value: Any) -> Any:
     return value.value if isinstance(value, StrEnum) else value
 
 
-def _filled(default: _T, body: object, where: str) -> _T:
-    """Return a dataclass with the values of a mapping in place of its own."""
-    if not isinstance(body, Mapping):
-        raise TrainError(f"{where}: want a mapping, got {body!r}")
-    known = {one.name: getattr(default, one.name) for one in fields(default)}  # type: ignore[arg-type]
-    found = {}
-    for key, value in body.items():
-        if key not in known:
-            raise TrainError(f"{where}: {key}: unknown key; known are {', '.join(known)}")
-        found[key] = _value(
-            known[key], value, f"{where}: {key}", get_type_hints(type(default))[key]
-        )
-    return replace(default, **found)  # type: ignore[type-var]
+class _Reader:
+    """Puts values of a file in place of defaults; names the line of what is wrong."""
 
+    def __init__(self, path: Path, lines: Mapping[KeyPath, int]) -> None:
+        self._path, self._lines = path, lines
 
-def _value(default: object, value: object, where: str, kind: object) -> object:
-    if hasattr(default, "__dataclass_fields__"):
-        return _filled(default, value, where)
-    if isinstance(default, StrEnum):
-        known = type(default)
-        if value not in list(known):
-            raise TrainError(f"{where}: want one of {', '.join(known)}, got {value!r}")
-        return known(str(value))
-    if isinstance(default, tuple):
-        if not isinstance(value, list) or not value:
-            raise TrainError(f"{where}: want a list of numbers, got {value!r}")
-        return tuple(_value(1.0, one, where, float) for one in value)
-    if _is_like(default, value):
+    def filled(self, default: _T, body: object, key: KeyPath) -> _T:
+        """Return a dataclass with the values of a mapping in place of its own."""
+        if not isinstance(body, Mapping):
+            raise self._error(key, f"want a mapping, got {body!r}")
+        known = {one.name: getattr(default, one.name) for one in fields(default)}  # type: ignore[arg-type]
+        found = {}
+        for name, value in body.items():
+            if name not in known:
+                raise self._error((*key, name), f"unknown key; known are {', '.join(known)}")
+            found[name] = self._value(known[name], value, (*key, name))
+        return replace(default, **found)  # type: ignore[type-var]
+
+    def _value(self, default: object, value: object, key: KeyPath) -> object:
+        if hasattr(default, "__dataclass_fields__"):
+            return self.filled(default, value, key)
+        if isinstance(default, StrEnum):
+            known = type(default)
+            if value not in list(known):
+                raise self._error(key, f"want one of {', '.join(known)}, got {value!r}")
+            return known(str(value))
+        if isinstance(default, tuple):
+            if not isinstance(value, list) or not value:
+                raise self._error(key, f"want a list of numbers, got {value!r}")
+            return tuple(self._value(1.0, one, key) for one in value)
+        if isinstance(default, float) and value == ".inf":
+            return inf
+        if not _is_like(default, value):
+            raise self._error(key, f"want {_WANTED[type(default)]}, got {value!r:.60}")
         return float(value) if isinstance(default, float) else value  # type: ignore[arg-type]
-    raise TrainError(f"{where}: want {getattr(kind, '__name__', kind)}, got {value!r}")
+
+    def _error(self, key: KeyPath, problem: str) -> TrainError:
+        # A list has a line, its values have none of their own.
+        line = next(self._lines[key[:n]] for n in range(len(key), -1, -1) if key[:n] in self._lines)
+        name = f"{'.'.join(key)}: " if key else ""
+        return TrainError(f"{self._path}:{line}: {name}{problem}")
+
+
+_WANTED: Mapping[type, str] = {
+    bool: "true or false",
+    int: "a whole number of 0 or more",
+    float: "a number of 0 or more",
+    str: "a text",
+}
 
 
 def _is_like(default: object, value: object) -> bool:
@@ -142,7 +164,7 @@ def _is_like(default: object, value: object) -> bool:
     if isinstance(default, bool) or isinstance(value, bool):
         return isinstance(default, bool) and isinstance(value, bool)
     if isinstance(default, float):
-        return isinstance(value, int | float) and 0 <= value <= inf
+        return isinstance(value, int | float) and 0 <= value <= _LARGEST
     if isinstance(default, int):
-        return isinstance(value, int) and value >= 0
+        return isinstance(value, int) and 0 <= value <= _LARGEST
     return isinstance(value, str)

@@ -3,11 +3,14 @@
 A task of its own reads it; see the daemon's tasks in docs/architecture.md.
 """
 
+import asyncio
+import time
 from collections.abc import Iterable
 from pathlib import Path
 
 import structlog
 
+from roost_engine.domain.errors import RoostError
 from roost_engine.domain.model import JobId
 from roost_slurm.hooks.spool import Ended, SpoolEvent, SpoolReader, Started
 from roostd.app.polls.awaited_changes import AwaitedChanges
@@ -17,6 +20,8 @@ from roostd.state import DaemonState, ReportedRun
 _log = structlog.get_logger(__name__)
 
 SPOOL_FILE = "events"
+READ_EVERY_S, WATCH_AGAIN_S = 1.0, 60.0
+_WATCH_CURE = "raise fs.inotify.max_user_instances; until then the spool is read every second"
 
 
 class SpoolFollower:
@@ -33,12 +38,20 @@ class SpoolFollower:
         self._spool = SpoolReader(folder / SPOOL_FILE)
 
     async def run(self) -> None:
-        """Read new lines until cancelled.
+        """Read new lines until cancelled, by the clock where the kernel watches no more folders."""
+        is_watched = True
+        while True:
+            try:
+                folder = FolderWatch(self._folder)
+            except RoostError as error:
+                if is_watched:
+                    _log.error("spool_not_watched", error=str(error), cure=_WATCH_CURE)
+                is_watched = False
+                await self._read_by_clock()
+            else:
+                await self._follow(folder)
 
-        Raises:
-            RoostError: the kernel does not let the folder be watched.
-        """
-        folder = FolderWatch(self._folder)
+    async def _follow(self, folder: FolderWatch) -> None:
         try:
             while True:
                 await folder.changed.wait()
@@ -46,6 +59,13 @@ class SpoolFollower:
                 self._read()
         finally:
             folder.close()
+
+    async def _read_by_clock(self) -> None:
+        """Read every READ_EVERY_S, until it is time to try to watch the folder again."""
+        again_s = time.monotonic() + WATCH_AGAIN_S
+        while time.monotonic() < again_s:
+            await asyncio.sleep(READ_EVERY_S)
+            self._read()
 
     def _read(self) -> None:
         try:

@@ -21,6 +21,7 @@ from roost_formats.journal.journal import FILE_NAME as JOURNAL_NAME
 from roostd.app.promotion.policy_evaluator import Evaluator
 from roostd.app.promotion.policy_watch import PolicyWatch
 from roostd.app.promotion.promoted_policies import (
+    check_unchanged,
     configured_with,
     extended,
     identity_of,
@@ -135,6 +136,7 @@ class PolicyDesk:
         identity = self._load(policy)
         if self._evaluating.locked():
             raise PolicyRefused("another policy is being evaluated; wait until that is done")
+        self._check_files()
         async with self._evaluating:
             await self._settle()
             against = str(self.active(policy.slot))
@@ -281,6 +283,25 @@ class PolicyDesk:
             return identity_of(policy)
         except PolicyError as error:
             raise PolicyRefused(f"{policy} cannot be loaded: {error}") from error
+
+    def _check_files(self) -> None:
+        """Check that the promoted models that decide are still the files in the folder.
+
+        The simulator reads the files: it would compare with models that do not decide.
+
+        Raises:
+            PolicyRefused: one is not.
+        """
+        for slot, promotion in self._state.promotions.promoted.items():
+            if slot in self._state.promotion_faults:
+                continue  # the configured policy decides
+            try:
+                check_unchanged(promotion)
+            except PolicyError as error:
+                raise PolicyRefused(
+                    f"{promotion} decides from memory: {error}, after a reload of roostd, which"
+                    " lets the configured policy decide"
+                ) from error
 
     def _check_share(self, policy: PolicyName, share_frac: float) -> None:
         if share_frac < 1.0 and policy.slot not in CANARY_SLOTS:

@@ -58,7 +58,7 @@ def configured_with(config: Config, promotions: Promotions, faults: dict[Slot, s
     """
     for slot, promotion in promotions.promoted.items():
         try:
-            _check(promotion)
+            check_unchanged(promotion)
             config = with_policy(config, name_of(promotion))
         except PolicyError as error:
             faults[slot] = str(error)
@@ -85,7 +85,7 @@ def extended(
     if canary is None or not has_canary:
         return plugins, models
     try:
-        _check(canary)
+        check_unchanged(canary)
         return _with_canary(plugins, models, canary, state.config)
     except PolicyError as error:
         state.promotion_faults[canary.slot] = f"canary: {error}"
@@ -163,7 +163,7 @@ def score_of(policy: PolicyName) -> ScorePolicy:
     return HeuristicScore() if path is None else load_any_score(path, time.perf_counter)
 
 
-def _check(promotion: Promotion) -> None:
+def check_unchanged(promotion: Promotion) -> None:
     """Check that a promoted model is still what it was.
 
     Raises:

@@ -7,7 +7,6 @@ every Hello and once in CHECK_S for open streams.
 
 import hashlib
 import os
-import re
 import ssl
 import threading
 import time
@@ -21,12 +20,12 @@ import structlog
 from roost_engine.domain.errors import ConfigError
 from roostd.config.listen import ProbesTls
 from roostd.config.plain_file import NO_FILE, is_no_file
+from roostd.config.revoked_list import read_revoked
 from roostd.rpc.errors import Context
 
 _log = structlog.get_logger(__name__)
 
 CHECK_S = 2.0  # how old what is known of the files may be; checking one costs microseconds
-_FINGERPRINT = re.compile(r"[0-9a-f]{64}")
 _Stamp: TypeAlias = tuple[tuple[int, int, int] | None, ...]
 
 
@@ -103,7 +102,7 @@ class CertificateFiles:
 
 
 class Revocations:
-    """The list of revoked certificates: on each line a SHA-256 fingerprint, and any words.
+    """The revoked certificates, see revoked_list.
 
     Args:
         path: of the list; None: no certificate is revoked. A list that cannot be read any more
@@ -121,7 +120,7 @@ class Revocations:
         self._path, self._now_s, self.version = path, now_s, 0
         self._looked_s = now_s()
         self._stamp = _stamp([path]) if path else ()
-        self._revoked = self._read(path) if path else frozenset[str]()
+        self._revoked = read_revoked(path) if path else frozenset[str]()
 
     def is_revoked(self, context: Context) -> bool:
         """Return whether the caller's certificate is on the list."""
@@ -141,34 +140,12 @@ class Revocations:
             return
         self._stamp = stamp
         try:
-            self._revoked = self._read(self._path)
+            self._revoked = read_revoked(self._path)
         except ConfigError as error:
             _log.error("revocations_not_reloaded", error=str(error))
         else:
             self.version += 1
             _log.info("revocations_reloaded", count=len(self._revoked))
-
-    @staticmethod
-    def _read(path: Path) -> frozenset[str]:
-        key = "listen.probes_tls.revoked"
-        try:
-            if is_no_file(path):
-                raise ConfigError([f"{key}: {path}: {NO_FILE}"])
-            lines = path.read_text("utf-8", "replace").splitlines()
-        except OSError as error:
-            raise ConfigError([f"{key}: {path}: {error.strerror}"]) from error
-        problems, found = [], set()
-        for number, line in enumerate(lines, 1):
-            words = line.partition("#")[0].split()
-            if not words:
-                continue
-            digest = words[0].replace(":", "").lower()
-            if not _FINGERPRINT.fullmatch(digest):
-                problems.append(f"{key}: {path}:{number}: want a SHA-256 fingerprint of 64 digits")
-            found.add(digest)
-        if problems:
-            raise ConfigError(problems)
-        return frozenset(found)
 
 
 def _fingerprint(pem: bytes) -> str:

@@ -38,19 +38,11 @@ class InterferenceEstimates:
         return vector(means)
 
     def slowdowns(self, own: Array, beside: Array, tier: NDArray[np.int64]) -> tuple[Array, Array]:
-        """See scoring.interference.Interference.
-
-        Raises:
-            PolicyError: the model could not answer.
-        """
+        """See scoring.interference.Interference."""
         return self._model.slowdowns(_cases(own, beside, tier))
 
     def means(self, own: Array, beside: Array, tier: NDArray[np.int64]) -> Array:
-        """See scoring.interference.Interference.
-
-        Raises:
-            PolicyError: the model could not answer.
-        """
+        """See scoring.interference.Interference."""
         return self._model.means(_cases(own, beside, tier))
 
 

@@ -7,15 +7,17 @@ import pytest
 from tests.daemon.app.parts import Parts
 from tests.daemon.app.watched_site import Site
 
+from roost_engine.domain.errors import RoostError
 from roost_engine.domain.events import JobQueued
 from roost_engine.domain.model import JobId
 from roost_slurm.hooks import spool
 from roost_slurm.hooks.spool import Ended, Started, Submitted
+from roostd.app.polls import spool_follower
 from roostd.app.polls.awaited_changes import AwaitedChanges
 from roostd.app.polls.poll_schedule import PollSchedule
 from roostd.app.polls.spool_follower import SPOOL_FILE, SpoolFollower, note_reported
 from roostd.config.config import Config
-from roostd.state import ReportedRun
+from roostd.state import DaemonState, ReportedRun
 
 
 async def test_a_job_is_found_soon_after_its_line_in_the_spool(tmp_path: Path) -> None:
@@ -42,6 +44,40 @@ async def test_a_job_is_found_soon_after_its_line_in_the_spool(tmp_path: Path) -
     event = site.parts.emitted[-1]
     assert isinstance(event, JobQueued)
     assert event.job.job_id == job_id
+
+
+async def test_lines_are_read_though_the_kernel_watches_no_more_folders(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """fs.inotify.max_user_instances, 128 for a user, may be used up by other programs of root."""
+    state, refused = Parts().state, asyncio.Event()
+
+    def refuse(folder: Path) -> None:
+        refused.set()
+        raise RoostError(f"{folder} cannot be watched: Too many open files")
+
+    monkeypatch.setattr(spool_follower, "READ_EVERY_S", 0.001)
+    monkeypatch.setattr(spool_follower, "WATCH_AGAIN_S", 0.01)
+    with monkeypatch.context() as patch:
+        patch.setattr(spool_follower, "FolderWatch", refuse)
+        task = asyncio.create_task(
+            SpoolFollower(tmp_path, state, AwaitedChanges(PollSchedule())).run()
+        )
+        await refused.wait()
+        spool.append(tmp_path / SPOOL_FILE, Started("7"))
+        await until_reported(state, "7")
+    spool.append(tmp_path / SPOOL_FILE, Started("8"))  # it is watched again
+    await until_reported(state, "8")
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def until_reported(state: DaemonState, job_id: str) -> None:
+    async with asyncio.timeout(60):
+        while True:
+            if JobId(job_id) in state.reported_runs:
+                return
+            await asyncio.sleep(0.001)
 
 
 async def test_lines_are_noted_and_a_spool_that_cannot_be_read_is_read_later(

@@ -251,6 +251,23 @@ async def test_a_model_whose_file_changes_while_it_is_evaluated_was_not_compared
         assert not daemon.daemon.state.promotions.evaluations
 
 
+async def test_no_policy_is_compared_with_a_file_that_took_the_place_of_the_promoted_one(
+    slurm: SlurmStandIn, tmp_path: Path, model: Path
+) -> None:
+    async with desk_of(slurm, config(tmp_path)) as (daemon, desk, evaluator):
+        desk.promote("short", "ann", {}, force=True)
+        spoil(model, b"\0")
+        for policy in ("gate:dally", "order:las"):
+            with pytest.raises(PolicyRefused, match=r"order:short decides from memory: .*reload"):
+                await desk.evaluate(policy, "ann", 0.0, {})
+        assert not evaluator.asked
+        before = daemon.daemon.state.engine
+        daemon.daemon.reload()
+        await daemon.until(lambda: daemon.daemon.state.engine is not before, "a fresh engine")
+        await desk.evaluate("order:las", "ann", 0.0, {})
+        assert evaluator.asked[0].active.plugins.order == "priority"
+
+
 @pytest.mark.parametrize("slot", ["placement:strict", "preemption:las-moves"])
 async def test_slots_without_a_canary_say_so(
     slurm: SlurmStandIn, tmp_path: Path, slot: str
