@@ -12,6 +12,7 @@ from roost_engine.domain.errors import ConfigError
 from roost_engine.domain.model import JobId
 from roost_proto.v1 import operator_pb2 as pb
 from roostd.ops.metrics_server import MetricsServer, serve_wsgi
+from roostd.ops.slices import Readings
 from roostd.page.app import PageApp
 from roostd.page.document import build, explanation, message_document
 from roostd.page.last_report import LastReport
@@ -33,6 +34,7 @@ class LiveAnswers:
 
     def __init__(self, state: DaemonState, loop: asyncio.AbstractEventLoop) -> None:
         self._state, self._loop = state, loop
+        self._readings = Readings()
         self._reading = threading.Lock()  # one document at a time, for all that ask
         self._text, self._read_s = "", float("-inf")
         self._report = LastReport(state.config.paths.state_dir)
@@ -67,7 +69,8 @@ class LiveAnswers:
         return self._report.json()
 
     async def _explain(self, job_id: JobId) -> pb.Explanation:
-        return explanation(self._state, job_id)
+        async with self._readings.begin():
+            return explanation(self._state, job_id)
 
     def _run(self, work: Coroutine[None, None, _Result]) -> _Result:
         """Run a coroutine in the daemon's event loop."""

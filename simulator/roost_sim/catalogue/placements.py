@@ -148,9 +148,21 @@ def placement_part(name: str) -> PlacementPart:
     return replace(
         part,
         source=f"{part.source}; scored by {Path(file).name}",
-        score=lambda information: models.load_any_score(Path(file), lambda: 0.0),
+        score=lambda information: _score_of_file(Path(file)),
         model=file,
     )
+
+
+def _score_of_file(path: Path) -> ScorePolicy:
+    """Load the model of a site, as `_score_of` loads those of Roost.
+
+    Raises:
+        SimError: the model cannot be loaded.
+    """
+    try:
+        return models.load_any_score(path, lambda: 0.0)
+    except PolicyError as error:
+        raise SimError(f"{path}: {error}") from error
 
 
 def has_own_model(name: str) -> bool:

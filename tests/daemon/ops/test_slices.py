@@ -3,7 +3,7 @@
 import asyncio
 import time
 
-from roostd.ops.slices import SLICE_S, Slices
+from roostd.ops.slices import SLICE_S, Readings, Slices
 
 
 async def test_other_tasks_run_between_slices() -> None:
@@ -30,3 +30,36 @@ async def test_a_short_reading_is_not_interrupted() -> None:
     assert seen == [0, 1, 2]
     assert not task.done()
     await task
+
+
+async def test_readings_come_one_after_the_other_each_in_a_turn_of_its_own() -> None:
+    readings, turn, began = Readings(), 0, list[int]()
+
+    async def read() -> None:
+        async with readings.begin() as slices:
+            began.append(turn)
+            await slices.give_way()
+
+    tasks = [asyncio.create_task(read()) for _ in range(4)]
+    while not all(task.done() for task in tasks):
+        turn += 1
+        await asyncio.sleep(0)
+    assert began == sorted(set(began))
+    assert len(began) == 4
+
+
+async def test_a_reading_whose_caller_has_gone_keeps_no_other_waiting() -> None:
+    readings = Readings()
+
+    async def read(ends: asyncio.Event) -> None:
+        async with readings.begin():
+            await ends.wait()
+
+    gone = asyncio.create_task(read(asyncio.Event()))
+    await asyncio.sleep(0)
+    gone.cancel()
+    may_end = asyncio.Event()
+    may_end.set()
+    async with asyncio.timeout(60):
+        await read(may_end)
+    assert gone.cancelled()

@@ -53,6 +53,23 @@ async def test_a_running_daemon_shows_its_jobs_until_it_stops(tmp_path: Path) ->
         fetch(url)
 
 
+async def test_explanations_do_not_meet_in_a_turn(state: DaemonState) -> None:
+    """One takes 30 ms with 20,000 waiting jobs, and 16 browsers may ask at the same time."""
+    answers = LiveAnswers(state, asyncio.get_running_loop())
+    job_id = next(iter(dict(state.engine.known_jobs())))
+    turns: list[int] = []
+
+    async def ask() -> None:
+        await answers._explain(job_id)
+        turns.append(counted)
+
+    counted, asked = 0, [asyncio.create_task(ask()) for _ in range(5)]
+    while not all(task.done() for task in asked):
+        counted += 1
+        await asyncio.sleep(0)
+    assert len(set(turns)) == 5
+
+
 async def test_there_is_no_page_unless_it_is_configured(tmp_path: Path) -> None:
     assert Config().page.listen is None
     async with running(SlurmStandIn([builders.node("n1")]), config(tmp_path)) as daemon:
