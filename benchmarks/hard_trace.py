@@ -3,9 +3,9 @@
     python benchmarks/hard_trace.py absurd 3 -o absurd-3.csv
 
 Each world is a mix of sizes for one of the clusters in networks/; run times are log-normal, of ten
-seconds to two days. `equal` has one time limit for all jobs, and `absurd` has zero, none, decades,
-"unlimited" and exact ones; `oneuser` has a user for each job, `arrays` has 60 jobs at a time, and
-`blink` has jobs of 10 s. Used by docs/results/order.md.
+seconds to two days, and differ least in `assorted`. `equal` has one time limit for all jobs, and
+`absurd` has zero, none, decades, "unlimited" and exact ones; `oneuser` has a user for each job,
+`arrays` has 60 jobs at a time, and `blink` has jobs of 10 s. Used by docs/results/order.md.
 """
 
 import csv
@@ -44,6 +44,7 @@ class World:
 WORLDS = {
     "tiny": World((1, 2, 4), (6, 3, 1), sigma=1.8, user_count=8),
     "lopsided": World(weights=(30, 15, 30, 15, 10), sigma=1.8),
+    "assorted": World((1, 2, 4, 8), (35, 15, 20, 15), sigma=1.1, median_s=2_400.0),
     "whole": World((8,), (1,), sigma=2.0),
     "singles": World((1,), (1,), sigma=2.0),
     "slow81": World((1, 4, 8, 16, 32), (30, 15, 25, 20, 10), sigma=1.8),

@@ -77,3 +77,18 @@ def test_slurm_load_measures_both_clusters() -> None:
     assert found["plain_burst_s"] > 0.0
     assert found["burst_ratio"] == pytest.approx(found["roost_burst_s"] / found["plain_burst_s"])
     assert found["roost_cpu_percent"] >= 0.0
+
+
+@pytest.mark.slurm
+@pytest.mark.nvml
+def test_turnover_measures_both_clusters() -> None:
+    try:
+        check_available()
+    except LocalSlurmUnavailable as error:
+        missing(str(error))
+    sizes = ("--rounds", "1", "--jobs", "4", "--run-s", "0.2", "--seconds", "4")
+    found = figures_of("turnover.py", "--kinds", "array,singles", *sizes)
+    for kind in ("array", "singles"):
+        plain, roost = (found[f"{kind}_{name}_per_s_median"] for name in ("plain", "roost"))
+        assert plain > 0.0
+        assert found[f"{kind}_per_s_ratio"] == pytest.approx(roost / plain)

@@ -28,6 +28,7 @@ from roostd.app.observation.past_jobs import PastJobs
 from roostd.app.observation.waste_meter import WasteMeter
 from roostd.app.polls.node_opt_in import NodeOptIn
 from roostd.app.polls.shadow_questions import ShadowQuestions
+from roostd.app.polls.short_runs import ShortRuns
 from roostd.app.polls.slurm_watch import SlurmWatch
 from roostd.app.promotion.policy_desk import PolicyDesk
 from roostd.app.promotion.policy_evaluator import ProcessEvaluator
@@ -148,6 +149,11 @@ class Assembly:
             self._release_needless,
             config.paths.runtime_dir / SPOOL_FOLDER,
             self._adopt,
+            ShortRuns(
+                self.state,
+                lambda job_ids: self.applier.open_jobs(job_ids),
+                lambda job_ids: self.applier.close_jobs(job_ids),
+            ),
         )
         self.forecast_worker = ForecastWorker()
         self.forecaster = Forecaster(
@@ -180,6 +186,7 @@ class Assembly:
                 self.shadow.observe,
                 self.past_jobs.observe,
                 opt_in.observe,
+                self.watch.short_runs.observe,
             ),
         )
         self.servers = Servers(

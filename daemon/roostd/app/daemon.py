@@ -190,6 +190,7 @@ class Daemon:
                     parts.decisions.run(),
                     parts.watch.run(),
                     parts.watch.spool.run(),
+                    parts.watch.returns.run(),
                     parts.questions.run(),
                     parts.forecaster.run(),
                     parts.shadow.run(),

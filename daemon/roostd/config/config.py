@@ -39,6 +39,7 @@ from roostd.config.values import (
     LoopbackPort,
     PartitionName,
     Seconds,
+    SecondsFromZero,
     Section,
     host_list,
 )
@@ -83,6 +84,11 @@ class Slurm(Section):
         default=30.0,
         description="plain Slurm gets a job that one of Slurm's own limits has kept waiting this"
         " long, or on 22.05 the GPUs of its earlier pin; or that plain Slurm could have started",
+    )
+    short_run_s: SecondsFromZero = Field(
+        default=10.0,
+        description="jobs of one GPU whose kind (user, name, partition) last ran this long at most"
+        " are started by Slurm while no other job waits; 0: Roost places each of them",
     )
     shadow_questions: bool = Field(
         default=True,

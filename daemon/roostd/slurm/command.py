@@ -4,7 +4,8 @@ import asyncio
 import contextlib
 import os
 import signal
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 
 from roost_engine.domain.errors import SlurmRefused, SlurmTimeout
@@ -12,16 +13,21 @@ from roost_engine.domain.model import JobId
 from roost_slurm.text.commands import ENVIRONMENT, Argv
 
 IDS_PER_CALL = 400  # stays far below the kernel's limit for one argument, 128 KiB
-_PROGRAMS = ("scontrol", "squeue", "sacctmgr", "sbatch", "scancel")
+TASKS_PER_CALL = 10_000  # of one array; likewise, also where no two of them follow each other
+_PROGRAMS = ("scontrol", "squeue", "sinfo", "sacctmgr", "sbatch", "scancel")
 # sbatch takes --uid from root only, and asks getuid() for that. slurmctld learns the true user from
 # munged, and accepts the same from SlurmUser.
 _AS_ROOT = ("/usr/bin/unshare", "--user", "--map-root-user")
-# slurmctld's errors for jobs that ended, or that it has forgotten.
-_GONE = ("Invalid job id", "Job/step already completing or completed", "already finished")
+# slurmctld's errors for jobs that started or ended, or that it has forgotten; of an array it lists
+# the other tasks too, as "1_48-399: No error".
+_GONE = (
+    *("Invalid job id", "Job/step already completing or completed", "already finished"),
+    *("Job is no longer pending execution", ": No error"),
+)
 
 
 class CommandRunner:
-    """Runs scontrol, squeue, sacctmgr, sbatch and scancel.
+    """Runs scontrol, squeue, sinfo, sacctmgr, sbatch and scancel.
 
     Args:
         bin_dir: folder of the commands.
@@ -80,7 +86,7 @@ class CommandRunner:
 
 
 def only_gone(refusal: SlurmRefused) -> bool:
-    """Return whether a command failed only because jobs ended or were forgotten meanwhile."""
+    """Return whether a command failed only as jobs started, ended or were forgotten meanwhile."""
     lines = [line for line in refusal.stderr.splitlines() if line.strip()]
     return bool(lines) and all(any(word in line for word in _GONE) for line in lines)
 
@@ -95,12 +101,36 @@ async def update_all(
     Raises:
         SlurmRefused, SlurmTimeout: as `run` raises; not for jobs that are gone.
     """
-    for start in range(0, len(job_ids), IDS_PER_CALL):
+    for ids in _by_call(job_ids):
         try:
-            await run(argv_of(job_ids[start : start + IDS_PER_CALL]))
+            await run(argv_of(ids))
         except SlurmRefused as error:
             if not only_gone(error):
                 raise
+
+
+def _by_call(job_ids: Sequence[JobId]) -> Iterator[Sequence[JobId]]:
+    """Yield the jobs of each call: IDS_PER_CALL of them, but the tasks of an array together.
+
+    Where an update names some tasks of an array's record, slurmctld gives each of these a record of
+    its own, hundreds in one call; where it names all of them, they stay in one.
+    """
+    arrays: dict[str, list[JobId]] = {}
+    for job_id in job_ids:
+        array, is_task, _ = job_id.partition("_")
+        arrays.setdefault(array if is_task else "", []).append(job_id)
+    singles = arrays.pop("", [])
+    groups = chain(([one] for one in singles), arrays.values())
+    ids: list[JobId] = []
+    for group in groups:
+        for start in range(0, len(group), TASKS_PER_CALL):
+            part = group[start : start + TASKS_PER_CALL]
+            if ids and len(ids) + len(part) > IDS_PER_CALL:
+                yield ids
+                ids = []
+            ids = [*ids, *part]
+    if ids:
+        yield ids
 
 
 async def _spawn(command: Argv, env: Mapping[str, str]) -> asyncio.subprocess.Process:

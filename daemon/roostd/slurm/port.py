@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from roost_engine.domain.errors import SlurmError
-from roost_engine.domain.model import JobId, NodeSpec, Placement
+from roost_engine.domain.model import JobId, NodeName, NodeSpec, Placement
 from roost_slurm.text.commands import Argv
 from roost_slurm.text.scontrol import JobDetail, Settings
 from roost_slurm.text.shadow_question import FirstStart
@@ -124,6 +124,9 @@ class SlurmPort(Protocol):
     async def nodes(self) -> tuple[SlurmNode, ...]:
         """Return every node that has GPUs."""
 
+    async def node_states(self, names: Sequence[NodeName]) -> Mapping[NodeName, str]:
+        """Return the states of some nodes, in the words of sinfo: "idle", "drained*"."""
+
     def forget_limits(self) -> None:
         """Read the limits of waiting arrays again with the next queue: a user may change them."""
 
@@ -187,6 +190,12 @@ class SlurmPort(Protocol):
 
         Jobs whose users asked for a later begin time are skipped too: it is never shortened. So are
         jobs whose users let them start at once.
+        """
+
+    async def let_start(self, job_ids: Sequence[JobId]) -> None:
+        """Let Slurm start leased jobs on GPUs of its choice; `renew` takes those back that wait.
+
+        Jobs whose users asked for a later begin time are skipped.
         """
 
     async def release(self, job_ids: Sequence[JobId]) -> None:

@@ -245,6 +245,24 @@ class DetailCache:
         return [job.number for job in jobs if job.is_pending and job.number in aged]
 
 
+def with_whole_records(job_ids: Sequence[JobId], jobs: Iterable[QueuedJob]) -> list[JobId]:
+    """Add the other tasks of each array's record of which one task is named.
+
+    An update of a part of them would make each task of that part a record of its own in slurmctld.
+
+    Args:
+        job_ids: to be updated alike.
+        jobs: of a dump of the queue, as fresh as can be.
+    """
+    found = dict.fromkeys(job_ids)
+    for job in jobs:
+        if job.is_pending and len(job.task_ids) > 1:
+            tasks = tuple(map(JobId, job.job_ids))
+            if not found.keys().isdisjoint(tasks):
+                found |= dict.fromkeys(tasks)
+    return list(found)
+
+
 def begins_of(jobs: Iterable[QueuedJob]) -> dict[JobId, int]:
     """Return the begin times that users asked for, seconds since the epoch."""
     stamps = ((job, parse_stamp(job.admin_comment)) for job in jobs)

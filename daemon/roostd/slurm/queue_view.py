@@ -101,6 +101,7 @@ class SiteView:
         rules: Slurm's own rules.
         hand_over_s: a job that they have held back this long is left to plain Slurm.
         handed_over: jobs that are left to plain Slurm for another reason, and that reason.
+        opened: arrays and jobs, by number, that Slurm may start as it likes; see short_runs.
         release_reasons: jobs that the engine has released, and why.
         priorities: which jobs people have moved in Slurm's queue.
         outside: by partition, the nodes that Roost does not give to its jobs.
@@ -110,6 +111,7 @@ class SiteView:
     rules: SiteRules = field(default_factory=SiteRules)
     hand_over_s: float = inf
     handed_over: Mapping[JobId, str] = field(default_factory=dict)
+    opened: frozenset[int] = frozenset()
     release_reasons: Mapping[JobId, str] = field(default_factory=dict)
     priorities: SeenPriorities = field(default_factory=SeenPriorities)
     outside: Mapping[str, frozenset[NodeName]] = field(default_factory=dict)

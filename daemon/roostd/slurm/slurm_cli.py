@@ -13,9 +13,9 @@ from functools import partial
 from pathlib import Path
 
 from roost_engine.domain.errors import SlurmRefused, SlurmTimeout
-from roost_engine.domain.model import JobId, Placement
+from roost_engine.domain.model import JobId, NodeName, Placement
 from roost_slurm.guards.seat_guards import is_guard
-from roost_slurm.text import commands
+from roost_slurm.text import commands, sinfo
 from roost_slurm.text.commands import Argv
 from roost_slurm.text.scontrol import (
     JobDetail,
@@ -46,6 +46,7 @@ from roostd.slurm.queue import (
     begins_of,
     by_begin,
     comments_of,
+    with_whole_records,
 )
 from roostd.slurm.record_reader import RecordReader
 from roostd.slurm.request import (
@@ -163,6 +164,11 @@ class SlurmCli:
         self._hidden.note(shown)
         return nodes
 
+    async def node_states(self, names: Sequence[NodeName]) -> Mapping[NodeName, str]:
+        """See SlurmPort."""
+        states = sinfo.parse_node_states(await self._run(sinfo.node_states(names)))
+        return {NodeName(name): state for name, state in states.items()}
+
     def forget_limits(self) -> None:
         """See SlurmPort."""
         self._details.forget_limits()
@@ -273,9 +279,20 @@ class SlurmCli:
         ends_s = now_s + lease_s
         leased = self._ended_leases.without(job_ids, self._dumped, now_s)
         due = [job_id for job_id in leased if self._begins.get(job_id, 0) <= ends_s]
+        due = with_whole_records(due, self._dumped)
         self._ended_leases.renewed(due, ends_s)
         await update_all(self._run, due, lambda ids: commands.renew(ids, lease_s))
         reach("after_renew")
+
+    async def let_start(self, job_ids: Sequence[JobId]) -> None:
+        """See SlurmPort."""
+        if any("_" in job_id for job_id in job_ids):
+            await self.queue()  # a task may have left its array's record since
+        now_s = self._wall_clock()
+        due = [job_id for job_id in job_ids if self._begins.get(job_id, 0) <= now_s]
+        due = with_whole_records(due, self._dumped)
+        self._ended_leases.renewed(due, now_s)
+        await update_all(self._run, due, commands.let_start)
 
     async def release(self, job_ids: Sequence[JobId]) -> None:
         """See SlurmPort."""

@@ -14,7 +14,7 @@ from typing import Unpack
 from roost_engine.domain.errors import SlurmRefused, SlurmTimeout
 from roost_engine.domain.model import JobId, NodeName, NodeShare, NodeSpec, Placement
 from roost_slurm.hooks.spool import Ended, SpoolEvent, Started, Submitted
-from roost_slurm.text import commands
+from roost_slurm.text import commands, sinfo
 from roost_slurm.text.commands import Argv
 from roost_slurm.text.hostlist import expand
 from roost_slurm.text.scontrol import AllocatedNode, JobDetail, Settings
@@ -202,6 +202,11 @@ class SlurmStandIn:
             for name, spec in self._nodes.items()
         )
 
+    async def node_states(self, names: Sequence[NodeName]) -> Mapping[NodeName, str]:
+        """See SlurmPort."""
+        self._faults.meet("node_states", sinfo.node_states(names))
+        return {name: "idle" if self._nodes[name].usable else "drained" for name in names}
+
     async def first_start(self, question: Argv) -> FirstStart | None:
         """See SlurmPort."""
         self._faults.meet("first_start", question)
@@ -270,6 +275,12 @@ class SlurmStandIn:
         due = [job_id for job_id in job_ids if begins.get(job_id, 0) <= ends_s]
         if due:
             self._update("renew", commands.renew(due, lease_s))
+
+    async def let_start(self, job_ids: Sequence[JobId]) -> None:
+        """See SlurmPort."""
+        begins = begins_of(self._records(job_ids))
+        due = [job_id for job_id in job_ids if begins.get(job_id, 0) <= self._now()]
+        self._update("let_start", commands.let_start(due))
 
     async def release(self, job_ids: Sequence[JobId]) -> None:
         """See SlurmPort."""

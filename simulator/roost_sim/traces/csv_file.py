@@ -4,7 +4,6 @@ import csv
 import gzip
 import math
 from collections.abc import Callable, Iterable, Sequence
-from datetime import UTC, datetime
 from itertools import chain, islice
 from pathlib import Path
 from typing import TextIO
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 
 from roost_sim.errors import TraceError
 from roost_sim.traces.csv_columns import Columns, find_columns
+from roost_sim.traces.moments import moment_s
 from roost_sim.traces.rows import (
     MAX_DURATION_S,
     MAX_GPU_COUNT,
@@ -65,11 +65,16 @@ def _read(text: TextIO, source: str, strict: bool) -> LoadedTrace:
         while rows := list(islice(reader, CHUNK_ROWS)):
             if epoch_s is None:
                 epoch_s = _epoch_of_zero_s(rows[0], columns)
-            if not _add_clean(rows, columns, collector):
+            is_a_line_each = reader.line_num - line == len(rows)
+            if not (is_a_line_each and _add_clean(rows, columns, collector)):
                 _add_each(rows, line + 1, columns, collector)
             line = reader.line_num
     except csv.Error as error:
-        raise TraceError(source, reader.line_num, str(error)) from error
+        reason = str(error)
+        if "field limit" in reason:
+            most = f"{csv.field_size_limit():,} characters"
+            reason = f"a column of more than {most}; is a quote before this line not closed?"
+        raise TraceError(source, reader.line_num, reason) from error
     return collector.finish(epoch_s)
 
 
@@ -120,31 +125,6 @@ def _seconds_text(seconds: float) -> str:
     if not math.isfinite(seconds):
         return "" if math.isnan(seconds) else "unlimited"
     return f"{seconds:.3f}".rstrip("0").rstrip(".")
-
-
-def epoch_of(text: str) -> float:
-    """Parse a date and time to seconds since 1970, as UTC unless it names a zone.
-
-    Raises:
-        Unusable: the text is not a date and time.
-    """
-    try:
-        moment = datetime.fromisoformat(text.strip())
-    except ValueError:
-        raise Unusable("not a date and time such as 2020-04-01 00:00:00", text) from None
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
-
-
-def moment_s(text: str) -> float:
-    """Parse a number of seconds, or a date and time to seconds since 1970.
-
-    Raises:
-        Unusable: the text is neither.
-    """
-    try:
-        return float(text)
-    except ValueError:
-        return epoch_of(text)
 
 
 def _epoch_of_zero_s(row: Sequence[str], columns: Columns) -> float | None:
@@ -286,12 +266,27 @@ def _add_each(
     for row in rows:
         if row:
             try:
+                _refuse_swallowed_rows(row, columns.width)
                 collector.add(line, _row(line, row, columns, collector))
             except Skipped as reason:
                 collector.skip(str(reason))
             except Unusable as problem:
                 collector.reject(line, problem)
         line += 1 + sum(cell.count("\n") for cell in row)
+
+
+def _refuse_swallowed_rows(row: Sequence[str], width: int) -> None:
+    """Refuse a row with a quoted cell that holds whole rows, up to the next quote of the file.
+
+    A name may have line breaks, but hardly a line with as many separators as a row.
+    """
+    for cell in row:
+        if any(
+            line.count(separator) >= width - 1 > 0
+            for line in cell.split("\n")[1:]
+            for separator in _SEPARATORS
+        ):
+            raise Unusable("a quote opens here and holds later rows", cell.strip()[:40])
 
 
 def _row(line: int, cells: list[str], columns: Columns, collector: TraceCollector) -> Row:

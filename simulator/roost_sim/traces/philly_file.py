@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from roost_sim.errors import TraceError
-from roost_sim.traces.csv_file import epoch_of
+from roost_sim.traces.moments import epoch_of
 from roost_sim.traces.rows import (
     LoadedTrace,
     Row,

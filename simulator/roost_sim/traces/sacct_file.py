@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import TextIO
 
 from roost_sim.errors import TraceError
-from roost_sim.traces.csv_file import epoch_of
+from roost_sim.traces.moments import epoch_of
 from roost_sim.traces.rows import (
     LoadedTrace,
     Row,
+    Skipped,
     TraceCollector,
     Unusable,
     short_name,
@@ -26,14 +27,15 @@ from roost_sim.traces.rows import (
 )
 from roost_sim.traces.text_file import open_trace
 from roost_sim.traces.time_limits import limit_in_minutes_s, slurm_limit_s
-from roost_sim.traces.trace import UNKNOWN
+from roost_sim.traces.trace import UNKNOWN, Status
 
 # JobName comes last: a separator in a name then costs nothing.
 COMMAND = (
     "sacct -a -P -X -S 2026-01-01 -o JobID,User,Account,Partition,QOS,Submit,Start,ElapsedRaw,"
     "Timelimit,NNodes,AllocTRES,ReqTRES,State,JobName"
 )
-_NEEDED = (("JobID",), ("Submit",), ("ElapsedRaw", "Elapsed"), ("AllocTRES", "ReqTRES"))
+_ELAPSED_OR_END = ("ElapsedRaw", "Elapsed", "End")
+_NEEDED = (("JobID",), ("Submit",), _ELAPSED_OR_END, ("AllocTRES", "ReqTRES"))
 # Fields whose text users choose: sacct does not escape a separator in them.
 _FREE_TEXT = frozenset(
     {"jobname", "comment", "admincomment", "systemcomment", "submitline", "workdir", "extra"}
@@ -91,7 +93,8 @@ class _Fields:
 def read_sacct(path: Path, *, strict: bool = False) -> LoadedTrace:
     """Read what `sacct -P` wrote into a file, plain or gzip.
 
-    Steps (`12.batch`) are skipped, and so are jobs that have not ended.
+    Steps (`12.batch`) are skipped, and so are jobs that have not ended, and the second row of a
+    job that is listed twice.
 
     Args:
         path: with sacct's header line; the fields may stand in any order, separated by `|`, a
@@ -157,13 +160,19 @@ def _read(text: TextIO, source: str, strict: bool) -> LoadedTrace:
     header = text.readline().rstrip("\r\n")
     fields = _fields(header, source)
     has_rows = False
+    seen = set[int]()  # digests of rows: sacct lists a job in each month in which it ran
     for line, content in enumerate(text, start=2):
         row = content.rstrip("\r\n")
         if not row or row == header:  # the files of several months, one after the other
             continue
         has_rows = True
         try:
+            if hash(row) in seen:
+                raise Skipped("is listed twice")
             _add(line, fields.cells(row), fields, collector)
+            seen.add(hash(row))
+        except Skipped as skipped:
+            collector.skip(str(skipped))
         except Unusable as problem:
             is_cut = row == content  # sacct ends each line, so the file has lost its end
             cut = Unusable("the file is cut off in its last line; write it again", row[-40:])
@@ -192,6 +201,8 @@ def _fields(header: str, source: str) -> _Fields:
             is_padded = len(names) <= 1 and missing.lower() in header.lower().split()
             reason = "the columns are padded" if is_padded else f"no field {missing}"
             raise TraceError(source, 1, f"{reason}; write the file with: {COMMAND}")
+    if not {"elapsedraw", "elapsed", "start"} & position.keys():
+        raise TraceError(source, 1, f"no field Start beside End; write the file with: {COMMAND}")
     free = [position[name] for name in position if name in _FREE_TEXT]
     return _Fields(
         _separator(header), position, len(names), free[0] if len(free) == 1 else None, ends_open
@@ -201,12 +212,10 @@ def _fields(header: str, source: str) -> _Fields:
 def _add(line: int, cells: list[str], fields: _Fields, collector: TraceCollector) -> None:
     job_id = fields.get(cells, "jobid")
     if "." in job_id:
-        collector.skip("is a job step")
-        return
+        raise Skipped("is a job step")
     state = fields.get(cells, "state")
     if state.split(" ")[0].rstrip("+") in _NOT_ENDED:
-        collector.skip("has not ended")
-        return
+        raise Skipped("has not ended")
     nodes = fields.get(cells, "nnodes")
     submit_s = _moment_s(fields.get(cells, "submit"))
     held, asked = (gpus_of(fields.get(cells, name)) for name in ("alloctres", "reqtres"))
@@ -218,7 +227,7 @@ def _add(line: int, cells: list[str], fields: _Fields, collector: TraceCollector
             gpu_count=held or asked,
             node_count=int(nodes[:9]) if nodes.isdecimal() and int(nodes[:9]) else UNKNOWN,
             user=short_name(fields.get(cells, "user") or fields.get(cells, "uid")),
-            status=status_of(state),
+            status=_status(line, state, collector),
             job_name=short_name(fields.get(cells, "jobname")),
             account=short_name(fields.get(cells, "account")),
             partition=short_name(fields.get(cells, "partition")),
@@ -275,7 +284,17 @@ def _limit_s(line: int, cells: Sequence[str], fields: _Fields, collector: TraceC
     return collector.usable_s(line, fields.get(cells, "timelimitraw"), limit_in_minutes_s)
 
 
+def _status(line: int, state: str, collector: TraceCollector) -> Status:
+    try:
+        return status_of(state)
+    except Unusable as problem:  # a state of a later Slurm
+        collector.ignore(line, problem)
+        return Status.UNKNOWN
+
+
 def _elapsed_s(cells: Sequence[str], fields: _Fields) -> float:
+    if not {"elapsedraw", "elapsed"} & fields.position.keys():
+        return _ran_s(fields.get(cells, "start"), fields.get(cells, "end"))
     raw = fields.get(cells, "elapsedraw")
     if raw:
         if not raw.isdecimal():
@@ -287,3 +306,11 @@ def _elapsed_s(cells: Sequence[str], fields: _Fields) -> float:
         raise Unusable("Elapsed is not [days-][hours:]minutes:seconds", text[:40] or "nothing")
     days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
     return float(((days * 24 + hours) * 60 + minutes) * 60 + seconds)
+
+
+def _ran_s(start: str, end: str) -> float:
+    if start.lower() in _NO_TIME:
+        raise Skipped("was never started")
+    if end.lower() in _NO_TIME:
+        raise Skipped("has not ended")
+    return _moment_s(end) - _moment_s(start)

@@ -263,6 +263,11 @@ def renew(job_ids: Iterable[str], lease_s: int) -> Argv:
     return ("scontrol", "update", f"jobid={job_list(job_ids)}", _start_in(lease_s))
 
 
+def let_start(job_ids: Iterable[str]) -> Argv:
+    """Let Slurm start leased jobs, which keep the stamp of their lease."""
+    return ("scontrol", "update", f"jobid={job_list(job_ids)}", "StartTime=now")
+
+
 def release(job_ids: Iterable[str], begin_epoch_s: int | None = None) -> Argv:
     """Release jobs to Slurm, which starts them as soon as it can, or at the user's begin time.
 

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from roost_engine.domain.errors import SlurmRefused, SlurmTimeout
-from roostd.slurm.command import CommandRunner, only_gone
+from roost_engine.domain.model import JobId
+from roostd.slurm.command import IDS_PER_CALL, TASKS_PER_CALL, CommandRunner, only_gone, update_all
 
 QUEUE, UPDATE = ("squeue",), ("scontrol", "update", "jobid=1")
 
@@ -103,9 +104,40 @@ async def test_no_more_commands_run_at_a_time_than_allowed(tmp_path: Path) -> No
         ("slurm_load_jobs error: Invalid job id specified\n", True),
         ("Invalid job id specified\n\nJob/step already completing or completed\n", True),
         ("Invalid job id specified\nUnable to contact slurm controller\n", False),
+        ("1_0-3: Job has already finished\n1_4: Job is no longer pending execution\n", True),
+        ("1_0-3: Job has already finished\n1_48-399: No error\n", True),
         ("Access/permission denied\n", False),
         ("\n", False),
     ],
 )
 def test_only_messages_of_jobs_that_ended_count_as_gone(stderr: str, gone: bool) -> None:
     assert only_gone(SlurmRefused(UPDATE, 1, stderr)) is gone
+
+
+async def calls_for(job_ids: list[JobId]) -> list[list[str]]:
+    calls: list[list[str]] = []
+
+    async def note(argv: tuple[str, ...]) -> str:
+        calls.append(list(argv))
+        return ""
+
+    await update_all(note, job_ids, tuple)
+    return calls
+
+
+async def test_many_jobs_are_updated_in_several_calls() -> None:
+    job_ids = [JobId(str(number)) for number in range(2 * IDS_PER_CALL + 1)]
+    calls = await calls_for(job_ids)
+    assert list(map(len, calls)) == [IDS_PER_CALL, IDS_PER_CALL, 1]
+    assert [job_id for call in calls for job_id in call] == job_ids
+
+
+async def test_the_tasks_of_an_array_are_updated_in_one_call() -> None:
+    singles = [JobId(str(number)) for number in range(100, 110)]
+    tasks = [JobId(f"7_{task}") for task in range(IDS_PER_CALL + 50)]
+    assert list(map(set, await calls_for([*singles, *tasks]))) == [set(singles), set(tasks)]
+    few = [JobId(f"8_{task}") for task in range(20)]
+    (call,) = await calls_for([*singles, *few])
+    assert set(call) == {*singles, *few}
+    many = [JobId(f"9_{task}") for task in range(TASKS_PER_CALL + 1)]
+    assert list(map(len, await calls_for(many))) == [TASKS_PER_CALL, 1]

@@ -17,6 +17,7 @@ from roostd.slurm.queue import (
     begins_of,
     by_begin,
     comments_of,
+    with_whole_records,
 )
 
 LEASE_S = 60.0
@@ -281,3 +282,17 @@ def test_the_long_lease_of_a_crowd_is_no_begin_and_stays_one_for_its_length() ->
     moved_s = NOW_S + 9_000.0
     moved = queued(2, reason="BeginTime", start_epoch_s=moved_s, eligible_epoch_s=moved_s)
     assert begins_of(begins.stamp([leased, moved], NOW_S + 500.0)) == {"2": moved_s}
+
+
+def test_an_array_is_updated_as_a_whole_record() -> None:
+    """The tasks that an update leaves out would each become a record in slurmctld."""
+    jobs = (
+        queued(7, array_number=7, task_ids=(3, 4, 5)),
+        queued(8, array_number=7, task_ids=(1,)),
+        queued(9, array_number=9, task_ids=(1, 2)),
+        queued(10, array_number=10, task_ids=(1, 2), state=SlurmJobState.RUNNING),
+        queued(11),
+    )
+    named = [JobId("11"), JobId("7_4"), JobId("10_1")]
+    assert set(with_whole_records(named, jobs)) == {"11", "7_3", "7_4", "7_5", "10_1"}
+    assert with_whole_records([], jobs) == []

@@ -19,7 +19,7 @@ from roost_slurm.text.squeue import QueuedJob, SlurmJobState
 from roostd.slurm.jobs import JobReader
 from roostd.slurm.port import QueueSnapshot
 from roostd.slurm.queue_reading import view
-from roostd.slurm.queue_view import SiteView
+from roostd.slurm.queue_view import SiteView, SlurmQueueView
 from roostd.slurm.rules.site_rules import SiteRules
 
 
@@ -323,3 +323,27 @@ async def test_a_job_that_was_pinned_once_shows_slurms_newest_priority(watcher: 
         (event,) = await watcher.poll()
         assert isinstance(event, JobQueued | JobChanged)
         assert event.job.priority == priority
+
+
+# -- Arrays -------------------------------------------------------------------------------------
+
+
+async def test_an_array_s_record_is_read_once_for_all_its_tasks(watcher: Watcher) -> None:
+    (one,) = watcher.slurm.submit(gpus=2)
+    snapshot = await watcher.slurm.queue()
+    number = int(one)
+    (job,) = snapshot.jobs
+    record = replace(job, array_number=number, task_ids=tuple(range(50)))
+    read_count = 0
+
+    def count(_job: object) -> None:
+        nonlocal read_count
+        read_count += 1
+
+    reader = replace(watcher.reader, why_left=count)
+    jobs = replace(snapshot, jobs=(record,))
+    found = view(jobs, reader, [NodeName("n1")], SlurmQueueView(), 1.0)
+    assert read_count == 1
+    assert [spec.job_id for spec in found.waiting.values()] == list(found.waiting)
+    assert list(found.waiting) == [f"{number}_{task}" for task in range(50)]
+    assert not found.numbers

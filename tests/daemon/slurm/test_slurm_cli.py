@@ -13,7 +13,7 @@ from tests.daemon.slurm.slurm_clusters import allocation, placement
 from tests.slurm_glue.recorded import numbers, read
 
 from roost_engine.domain.errors import SlurmRefused, SlurmTimeout
-from roost_engine.domain.model import JobId
+from roost_engine.domain.model import JobId, NodeName
 from roost_slurm.testing.cluster_plan import ClusterPlan
 from roost_slurm.testing.site_plan import PowerSavingPlan
 from roost_slurm.text.commands import Argv
@@ -81,6 +81,8 @@ class RecordedCommands:
         words = [word for word in argv if not word.startswith("-")]
         if argv[0] == "squeue":
             return "queue"
+        if argv[0] == "sinfo":
+            return "node_states"
         if words[1:2] == ["show"]:
             return " ".join(words[2:])
         return words[1] if words[1:] else "version"
@@ -432,3 +434,21 @@ def test_a_job_is_not_pinned_before_its_users_begin_by_the_wall_clock_of_now() -
     with pytest.raises(NotDue, match="to begin in 3"):
         check_due(LEASED, early, time.time())
     check_due(LEASED, early, begin_s - 1.0)
+
+
+async def test_jobs_are_let_to_start_in_one_call_and_leased_again(
+    commands: RecordedCommands, port: SlurmCli
+) -> None:
+    job_ids = [JobId("5000"), JobId("5001")]
+    await port.let_start(job_ids)
+    await port.renew(job_ids, 60)
+    assert [(update["jobid"], update["StartTime"]) for update in commands.updates] == [
+        ("5000,5001", "now"),
+        ("5000,5001", "now+60"),
+    ]
+
+
+async def test_the_states_of_nodes_are_read(commands: RecordedCommands, port: SlurmCli) -> None:
+    commands.answer("node_states", "n1 idle\nn2 drained*\n")
+    found = await port.node_states([NodeName("n1"), NodeName("n2")])
+    assert found == {"n1": "idle", "n2": "drained*"}

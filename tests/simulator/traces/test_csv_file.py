@@ -133,6 +133,34 @@ def test_only_the_first_bad_rows_are_kept_but_all_are_counted(tmp_path: Path) ->
     assert (report.bad_count, len(report.examples)) == (100, 20)
 
 
+QUOTED = """\
+submit_s,duration_s,num_gpus,job_name
+0,100,1,"two
+lines"
+5,100,1,"never closed
+6,100,1,a
+7,100,1,b
+"""
+
+
+@pytest.mark.parametrize("end", ["", '8,100,1,"closed"\n9,100,1,c\n'])
+def test_a_quote_that_swallows_rows_is_reported_where_it_opens(tmp_path: Path, end: str) -> None:
+    path = write(tmp_path, QUOTED + end)
+    loaded = load_trace(path)
+    assert loaded.trace.job_name.of(0) == "two lines"
+    assert len(loaded.trace) == (2 if end else 1)
+    (example,) = map(str, loaded.report.examples)
+    assert example.startswith(f"{path}:4: a quote opens here and holds later rows, got 'never")
+    with pytest.raises(TraceError, match=r"jobs\.csv:4: a quote opens here"):
+        load_trace(path, strict=True)
+
+
+def test_a_quote_that_is_never_closed_in_a_long_file_is_named(tmp_path: Path) -> None:
+    path = write(tmp_path, QUOTED + "8,100,1,c\n" * 20_000)
+    with pytest.raises(TraceError, match=r"more than 131,072 characters; is a quote .* not closed"):
+        load_trace(path)
+
+
 def test_jobs_that_never_ran_are_skipped_not_bad(tmp_path: Path) -> None:
     report = read_csv(write(tmp_path, "submit_s,duration_s,num_gpus\n1,0,1\n1,1,1\n")).report
     assert (report.bad_count, report.skipped) == (0, {"ran for no time": 1})

@@ -81,7 +81,9 @@ def test_bad_sacct_row(tmp_path: Path, row: str, reason: str) -> None:
 def test_missing_sacct_field_says_how_to_write_the_file(tmp_path: Path) -> None:
     path = tmp_path / "sacct.txt"
     path.write_text("JobID|Submit|AllocTRES\n")
-    with pytest.raises(TraceError, match=r"txt:1: no field ElapsedRaw or Elapsed; .* sacct -a -P"):
+    with pytest.raises(
+        TraceError, match=r"txt:1: no field ElapsedRaw or Elapsed or End; .* sacct -a -P"
+    ):
         load_trace(path)
 
 
@@ -167,6 +169,67 @@ def test_lines_that_end_with_a_separator_as_sacct_p_writes_them(tmp_path: Path) 
     assert loaded.trace.job_name.of(0) == "bert"
     trace = load_trace(written(tmp_path, HEADER + "|", ROWS[0] + "|"), strict=True).trace
     assert trace.job_name.of(0) == "train|resnet"
+
+
+def test_a_job_in_the_files_of_two_months_counts_once(tmp_path: Path) -> None:
+    requeued = ROWS[1].replace("2026-03-01", "2026-03-03")
+    assert requeued != ROWS[1]
+    loaded = load_trace(written(tmp_path, HEADER, *ROWS[:2], HEADER, ROWS[1], requeued))
+    assert len(loaded.trace) == 3
+    assert loaded.report.skipped == {"is listed twice": 1}
+
+
+def test_a_start_and_an_end_stand_for_the_run_time(tmp_path: Path) -> None:
+    header = "JobID|Submit|Start|End|State|ReqTRES"
+    rows = (
+        "1|2026-03-01T10:00:00|2026-03-01T10:05:00|2026-03-01T11:05:00|COMPLETED|gres/gpu=1",
+        "2|2026-03-01T10:00:00|2026-03-01T10:05:00|Unknown|COMPLETED|gres/gpu=1",
+        "3|2026-03-01T10:00:00|None|2026-03-01T11:05:00|CANCELLED by 0|gres/gpu=1",
+        "4|2026-03-01T10:00:00|2026-03-01T10:05:00|2026-03-01T10:04:00|FAILED|gres/gpu=1",
+    )
+    loaded = load_trace(written(tmp_path, header, *rows))
+    assert loaded.trace.duration_s.tolist() == [3_600.0]
+    assert loaded.trace.wait_s.tolist() == [300.0]
+    assert loaded.report.skipped == {"has not ended": 1, "was never started": 1}
+    assert loaded.report.bad_count == 1
+
+
+def test_an_end_needs_a_start(tmp_path: Path) -> None:
+    path = written(tmp_path, "JobID|Submit|End|ReqTRES", "1|0|5|gres/gpu=1")
+    with pytest.raises(TraceError, match=r"txt:1: no field Start beside End; write .* sacct"):
+        load_trace(path)
+
+
+def test_an_unknown_state_costs_no_job(tmp_path: Path) -> None:
+    path = written(tmp_path, HEADER, ROWS[0].replace("COMPLETED", "EXPEDITING"))
+    loaded = load_trace(path)
+    assert loaded.trace.status.tolist() == [Status.UNKNOWN]
+    assert (loaded.report.bad_count, loaded.report.ignored) == (0, {"unknown status": 1})
+    with pytest.raises(TraceError, match=r"txt:2: unknown status, got 'EXPEDITING'"):
+        load_trace(path, strict=True)
+
+
+def test_every_sacct_command_of_the_docs_writes_a_trace(tmp_path: Path) -> None:
+    root = Path(__file__).parents[3]
+    found = 0
+    for page in (root / "README.md", *sorted((root / "docs").rglob("*.md"))):
+        text = page.read_text().replace("\\\n", "")
+        for names in re.findall(r"sacct -[^\n`]*-o (JobID,[A-Za-z,]+)", text):
+            values = {
+                "Submit": "2026-03-01T10:00:00",
+                "Start": "2026-03-01T10:00:00",
+                "End": "2026-03-01T10:01:40",
+                "ElapsedRaw": "100",
+                "AllocTRES": "gres/gpu=2",
+                "NNodes": "1",
+                "State": "COMPLETED",
+                "Timelimit": "01:00:00",
+            }
+            row = "|".join(values.get(name, "x") for name in names.split(","))
+            trace = load_trace(written(tmp_path, names.replace(",", "|"), row)).trace
+            assert (trace.duration_s.tolist(), trace.gpu_count.tolist()) == ([100.0], [2]), page
+            found += 1
+    assert found >= 3
 
 
 def test_files_of_several_months_in_one(tmp_path: Path) -> None:

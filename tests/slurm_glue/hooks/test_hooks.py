@@ -27,6 +27,7 @@ PLAN = {
     "gpu_uuids": ["GPU-2", "GPU-3"],
     "nics": {"2": "mlx5_0", "3": "mlx5_1"},
 }
+ONE_NODE = {"SLURM_JOB_NUM_NODES": "1"}
 GPU_JOB = {"SLURM_JOB_ID": "77", "SLURMD_NODENAME": "n1", "SLURM_JOB_GPUS": "3"}
 # A script ends a hook after 0.8 s, in which a busy machine may not even have started Python.
 TRY_COUNT = 20
@@ -369,12 +370,20 @@ def test_the_controllers_scripts_leave_an_odd_spool_alone(
 @pytest.mark.parametrize(
     ("name", "environ", "folder", "starts"),
     [
-        ("prolog", {}, "", True),
+        ("prolog", {}, "", False),
+        ("prolog", {}, "run/job-map", True),
+        ("prolog", {}, "run-seats", True),
         ("prolog", {"SLURM_JOB_GPUS": ""}, "run/job-map", False),
         ("task-prolog", {}, "", True),
         ("task-prolog", {"SLURM_JOB_GPUS": ""}, "run/job-map", False),
         ("task-prolog", {"SLURM_JOB_GPUS": "", "CUDA_VISIBLE_DEVICES": "0"}, "", True),
         ("task-prolog", {"SLURM_JOB_GPUS": "", "SLURM_GPUS_PER_TASK": "a100:1"}, "", True),
+        ("task-prolog", ONE_NODE | {"CUDA_VISIBLE_DEVICES": "0"}, "", False),
+        ("task-prolog", ONE_NODE | {"CUDA_VISIBLE_DEVICES": "0", "SLURM_GPUS": "1"}, "", False),
+        ("task-prolog", ONE_NODE | {"CUDA_VISIBLE_DEVICES": "0"}, "run-seats", True),
+        ("task-prolog", ONE_NODE | {"CUDA_VISIBLE_DEVICES": "0,1"}, "", True),
+        ("task-prolog", ONE_NODE | {"SLURM_GPUS": "a100:1"}, "", True),
+        ("task-prolog", {"SLURM_JOB_NUM_NODES": "2", "CUDA_VISIBLE_DEVICES": "0"}, "", True),
         ("epilog", {}, "", False),
         ("epilog", {}, "run/job-map", True),
         ("epilog", {}, "run-seats", True),

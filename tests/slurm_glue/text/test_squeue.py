@@ -203,3 +203,25 @@ def test_a_line_that_stays_is_read_once() -> None:
     assert all(after.jobs[number] is before.jobs[number] for number in singles)
     reader.read("")
     assert not reader._known
+
+
+def test_the_tasks_of_a_record_are_read_with_its_first_line() -> None:
+    tasks = [line(ArrayTaskID=str(task)) for task in (4, 2, 9)]
+    reader = QueueReader()
+    (job,) = reader.read("\n".join(tasks)).jobs
+    assert job.task_ids == (2, 4, 9)
+    assert len(reader._known) == 1
+
+
+def test_a_task_whose_reason_differs_is_of_the_record_too() -> None:
+    lines = [line(ArrayTaskID="4"), line(ArrayTaskID="2", Reason="JobArrayTaskLimit")]
+    (job,) = parse_queue("\n".join(lines)).jobs
+    assert job.task_ids == (2, 4)
+
+
+def test_a_line_of_an_array_that_comes_twice_or_asks_for_something_else_is_forged() -> None:
+    first = line(ArrayTaskID="4")
+    for other in (first, line(ArrayTaskID="5", NumCPUs="8"), line(ArrayTaskID="5_")):
+        dump = parse_queue(f"{first}\n{line(ArrayTaskID='6')}\n{other}")
+        assert dump.malformed_count >= 1
+        assert all(job.task_ids == (4, 6) for job in dump.jobs)

@@ -84,6 +84,7 @@ class Applier:
             self._pinned,
             self._eligible,
         )
+        self.open_jobs, self.close_jobs = self._releases.open_jobs, self._releases.close_jobs
         self._is_draining = False
 
     @property
@@ -159,7 +160,7 @@ class Applier:
             leased: jobs that only their lease keeps from starting, by the last poll; those that
                 Slurm would start first before the others.
         """
-        async with self._tasks.renewal:
+        async with self._tasks.alone():
             self._releases.retry()
             waiting = [one async for one in Slices().over(leased) if self._is_waiting(one)]
             for job_id in waiting:
@@ -187,7 +188,7 @@ class Applier:
         new = [job_id for job_id in leased if self._leases.is_new(job_id)]
         if not new:
             return
-        async with self._tasks.renewal:
+        async with self._tasks.alone():
             job_ids = [
                 job_id for job_id in new if self._is_waiting(job_id) and job_id not in self._pinned
             ]
@@ -227,7 +228,7 @@ class Applier:
 
     async def announce(self) -> None:
         """Write the reasons of waits that began or changed since the last call into Slurm."""
-        async with self._tasks.renewal:
+        async with self._tasks.alone():
             due = self._reasons.take()
             self._reasons.keep({one: why for one, why in due.items() if one in self._tasks})
             waiting = {job_id: reason for job_id, reason in due.items() if self._is_waiting(job_id)}
@@ -302,22 +303,13 @@ class Applier:
     async def _ask_for(self, job_id: JobId, placement: Placement, outcome: str) -> bool:
         """Ask Slurm for a placement, and report a refusal. Returns whether Slurm accepted it."""
         began_s = time.perf_counter()
-        lease_s = round(self._state.config.slurm.lease_s)
         is_eligible = job_id in self._eligible
         self._leases.note_short(job_id)
         asked = self._without_unsure_gpus(job_id, placement)
         try:
-            with self._late_pins.asking(job_id, placement):
-                if asked is not placement and job_id in self._pinned:
-                    await self._slurm.unpin(job_id, lease_s)  # a pin to nodes would keep the types
-                    is_eligible = False
-                await self._slurm.pin(
-                    job_id,
-                    asked,
-                    lease_s=lease_s,
-                    is_eligible=is_eligible,
-                    beside=self._partners(job_id),
-                )
+            async with self._tasks.beside_others():
+                with self._late_pins.asking(job_id, placement):
+                    await self._pin_in_slurm(job_id, placement, asked, is_eligible=is_eligible)
         except SlurmError as error:
             outcome = "gone" if isinstance(error, JobNotWaiting) else "refused"
             if isinstance(error, NodeClosed):
@@ -329,6 +321,18 @@ class Applier:
         self._metrics.pin_s.observe(time.perf_counter() - began_s)
         _log.info("job_pinned", job_id=job_id, standing=outcome == "standing")
         return True
+
+    async def _pin_in_slurm(
+        self, job_id: JobId, placement: Placement, asked: Placement, *, is_eligible: bool
+    ) -> None:
+        lease_s = round(self._state.config.slurm.lease_s)
+        if asked is not placement and job_id in self._pinned:
+            await self._slurm.unpin(job_id, lease_s)  # a pin to nodes would keep the types
+            is_eligible = False
+        partners = self._partners(job_id)
+        await self._slurm.pin(
+            job_id, asked, lease_s=lease_s, is_eligible=is_eligible, beside=partners
+        )
 
     def _partners(self, job_id: JobId) -> Sequence[JobId]:
         seats = self._state.engine.cluster.seats

@@ -1,7 +1,8 @@
 """Runs the work of many jobs at once, and that of one job in order."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager
 
 import structlog
 
@@ -23,6 +24,9 @@ class JobTasks:
             of two updates of one job the later one wins.
     """
 
+    # An update of an array's whole record must name exactly the tasks that are still in it, and a
+    # pin takes one out: so such an update is made in `alone`, and a pin in `beside_others`.
+
     def __init__(self, concurrent_count: int, metrics: Metrics) -> None:
         self.renewal = asyncio.Lock()
         self._metrics = metrics
@@ -30,6 +34,8 @@ class JobTasks:
         self._queues: dict[JobId, list[Callable[[], Awaitable[None]]]] = {}
         self._workers: dict[JobId, asyncio.Task[None]] = {}  # each works off a queue
         self._tasks: set[asyncio.Task[None]] = set()
+        self._beside_count, self._is_none_beside = 0, asyncio.Event()
+        self._is_none_beside.set()
 
     @property
     def is_idle(self) -> bool:
@@ -43,6 +49,26 @@ class JobTasks:
     def __contains__(self, job_id: object) -> bool:
         """Return whether a job is worked on, or waits for that."""
         return job_id in self._queues
+
+    @asynccontextmanager
+    async def alone(self) -> AsyncIterator[None]:
+        """Hold `renewal`, once no work is in `beside_others`."""
+        async with self.renewal:
+            await self._is_none_beside.wait()
+            yield
+
+    @asynccontextmanager
+    async def beside_others(self) -> AsyncIterator[None]:
+        """Be one of several updates of single jobs, none of them while another task is `alone`."""
+        async with self.renewal:
+            self._beside_count += 1
+            self._is_none_beside.clear()
+        try:
+            yield
+        finally:
+            self._beside_count -= 1
+            if not self._beside_count:
+                self._is_none_beside.set()
 
     def of(self, job_id: JobId) -> asyncio.Task[None] | None:
         """Return the task that works on a job."""

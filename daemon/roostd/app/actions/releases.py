@@ -7,6 +7,8 @@ Slurm does not answer then, the job is released at a later renewal of the leases
 from collections.abc import Sequence
 from functools import partial
 
+import structlog
+
 from roost_engine.domain.actions import ReleaseToSlurm
 from roost_engine.domain.model import JobId, Placement
 from roost_engine.job_record import JobState
@@ -17,6 +19,8 @@ from roostd.app.decision.recorder import Recorder
 from roostd.ops.metrics import Metrics
 from roostd.slurm.port import JobNotWaiting, SlurmPort
 from roostd.state import DaemonState
+
+_log = structlog.get_logger(__name__)
 
 
 class Releases:
@@ -48,14 +52,19 @@ class Releases:
         self._tasks, self._leases = tasks, leases
         self._pinned, self._eligible = pinned, eligible
         self._released: set[JobId] = set()
+        self._opened: set[JobId] = set()
 
     def has(self, job_id: JobId) -> bool:
-        """Return whether a job was to be released: its lease is not renewed any more."""
+        """Return whether a job was to be released or opened: its lease is not renewed any more."""
+        return job_id in self._opened or self._is_released(job_id)
+
+    def _is_released(self, job_id: JobId) -> bool:
         return job_id in self._released or self._leases.has_ended(job_id)
 
     def forget(self, job_id: JobId) -> None:
         """Forget a job that started or ended."""
         self._released.discard(job_id)
+        self._opened.discard(job_id)
 
     def release(self, action: ReleaseToSlurm, ticket: int) -> None:
         """Release a job, once the journal has the action on disk."""
@@ -78,10 +87,31 @@ class Releases:
         if unpinned:
             self._tasks.spawn(self._end_leases(unpinned))
 
+    def open_jobs(self, job_ids: Sequence[JobId]) -> None:
+        """Let Slurm start leased jobs of Roost's as it likes; see short_runs."""
+        self._opened.update(job_ids)  # at once: a renewal may wait for its turn already
+        self._tasks.spawn(self._open(job_ids))
+
+    def close_jobs(self, job_ids: Sequence[JobId]) -> None:
+        """Lease these jobs again."""
+        self._opened.difference_update(job_ids)
+        self._tasks.spawn(self._close(job_ids))
+
+    async def _open(self, job_ids: Sequence[JobId]) -> None:
+        async with self._tasks.alone():
+            with logged(self._metrics, "open"):
+                await self._slurm.let_start(job_ids)
+                _log.info("jobs_opened", count=len(job_ids), first_job_id=job_ids[0])
+
+    async def _close(self, job_ids: Sequence[JobId]) -> None:
+        async with self._tasks.alone():
+            await self._leases.renew_first(job_ids)
+            _log.info("jobs_closed", count=len(job_ids), first_job_id=job_ids[0])
+
     def retry(self) -> None:
         """Release the jobs that were to be released and whose pins Slurm has not taken back."""
         for job_id in list(self._pinned):
-            if self.has(job_id) and job_id not in self._tasks and self._is_left(job_id):
+            if self._is_released(job_id) and job_id not in self._tasks and self._is_left(job_id):
                 self._tasks.add(job_id, partial(self._unpin_and_release, job_id))
 
     def _is_left(self, job_id: JobId) -> bool:

@@ -18,9 +18,11 @@ from roostd.slurm.queue_view import SlurmQueueView
 _POLLS_AFTER_PIN_S = (0.1, 0.4, 1.0, 2.5, 5.0)
 _POLLS_AFTER_CHANGE_S = (0.0, 0.5)
 _POLLS_AFTER_EDIT_S = (0.05, 0.5)
+_POLL_OF_OPENED_S = 1.0
 _START, _END = "start", "end"
 _SUBMISSION: Cause = ("submission", "")
 _EDIT: Cause = ("edit", "")
+_OPENED: Cause = ("opened", "")
 
 
 class AwaitedChanges:
@@ -29,10 +31,16 @@ class AwaitedChanges:
     Args:
         schedule: of the polls.
         on_edit: called when a user changes leased jobs, before the poll.
+        is_opened: whether Slurm starts a job by itself, one after the other; see short_runs.
     """
 
-    def __init__(self, schedule: PollSchedule, on_edit: Callable[[], None] = lambda: None) -> None:
-        self._schedule, self._on_edit = schedule, on_edit
+    def __init__(
+        self,
+        schedule: PollSchedule,
+        on_edit: Callable[[], None] = lambda: None,
+        is_opened: Callable[[str], bool] = lambda job_id: False,
+    ) -> None:
+        self._schedule, self._on_edit, self._is_opened = schedule, on_edit, is_opened
         self._unseen_count = 0  # submissions
         self._newest_job = 0
         self._has_hooks = False
@@ -50,6 +58,10 @@ class AwaitedChanges:
         submitted_count, has_edits = 0, False
         for event in events:
             match event:
+                case Started(job_id) | Ended(job_id) if self._is_opened(job_id):
+                    self._has_hooks = True
+                    if not self._schedule.awaits(_OPENED):  # nothing waits for what it frees
+                        self._schedule.add((_POLL_OF_OPENED_S,), _OPENED)
                 case Submitted():
                     submitted_count += 1
                 case Changed():

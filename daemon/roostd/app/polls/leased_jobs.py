@@ -9,6 +9,7 @@ from roost_slurm.text.squeue import QueuedJob
 from roost_slurm.text.stamp import parse_stamp
 from roostd.config.config import Mode
 from roostd.slurm.port import QueueSnapshot, SlurmNode
+from roostd.slurm.queue_reading import OPENED
 from roostd.slurm.queue_view import SlurmQueueView
 from roostd.slurm.rules.held_back import is_pinned_comment
 from roostd.state import DaemonState
@@ -82,7 +83,10 @@ class LeasedJobs:
             if is_pinned_comment(job.admin_comment) and waits_pinned(job):
                 pinned.update(map(JobId, job.job_ids))
             for job_id in map(JobId, job.job_ids):
-                if job_id not in view.unmanaged and self._is_enforced(job.partition):
+                reason = view.unmanaged.get(job_id)
+                if reason == OPENED:
+                    continue
+                if reason is None and self._is_enforced(job.partition):
                     leased.append((-job.priority, job_id))
                 elif self._is_needless(snapshot, job, job_id, before):
                     needless.append(job_id)

@@ -38,6 +38,7 @@ class SeenNodes:
     Attributes:
         nodes: the nodes.
         specs, socket_counts: of each; the same objects as long as nothing in them has changed.
+        closed: the nodes that take no job now, with their partitions.
         are_registering: whether a slurmctld that has just started, or taken over, knows fewer of
             the nodes than it awaits; for a minute at most, since some may never come.
     """
@@ -46,6 +47,7 @@ class SeenNodes:
         self.nodes: tuple[SlurmNode, ...] = ()
         self.specs: Mapping[NodeName, NodeSpec] = {}
         self.socket_counts: Mapping[NodeName, int] = {}
+        self.closed: Mapping[NodeName, tuple[str, ...]] = {}
         self.are_registering = False
         self._rules = SiteRules(), SiteRules()  # as last given, and with the nodes
         self._warned = frozenset[NodeName]()
@@ -75,6 +77,8 @@ class SeenNodes:
         events = diff_nodes([node.spec for node in self.nodes], nodes, at_s)
         self.nodes = nodes
         self._note_registration(at_s)
+        closed = (node.spec for node in nodes if not node.spec.usable)
+        self.closed = {spec.name: spec.partitions for spec in closed}
         specs = {node.spec.name: node.spec for node in nodes}
         self.specs = specs if specs != self.specs else self.specs
         sockets = {node.spec.name: node.socket_count for node in nodes}

@@ -11,18 +11,20 @@ from pathlib import Path
 import structlog
 
 from roost_engine.domain.errors import SlurmError
-from roost_engine.domain.events import Event, NodeLost, QuotasSeen, SharesSeen
+from roost_engine.domain.events import Event, NodeLost
 from roost_engine.domain.model import JobId, NodeName
-from roost_slurm.text.assoc_mgr import AssocMgr
 from roost_slurm.text.versions import UnknownVersion, traits_of, untried
 from roostd.app.decision.earlier_waits import since_submission
 from roostd.app.polls import snapshot_reading
 from roostd.app.polls.awaited_changes import AwaitedChanges
 from roostd.app.polls.job_readings import job_reader, settings_of_reads
 from roostd.app.polls.leased_jobs import LeasedJobs
+from roostd.app.polls.node_returns import NodeReturns
 from roostd.app.polls.operator_view import OperatorView
 from roostd.app.polls.poll_schedule import PollSchedule
+from roostd.app.polls.seen_limits import SeenLimits
 from roostd.app.polls.seen_nodes import SeenNodes
+from roostd.app.polls.short_runs import ShortRuns
 from roostd.app.polls.snapshot_reading import Rereading, SnapshotReader, SnapshotReading
 from roostd.app.polls.spool_follower import SpoolFollower
 from roostd.ops.metrics import Metrics
@@ -32,7 +34,6 @@ from roostd.slurm.precedence import SeenPriorities, observe, resumed
 from roostd.slurm.queue_reading import LEFT_BY_LIMIT
 from roostd.slurm.queue_view import PendingJob, SiteView, SlurmQueueView
 from roostd.slurm.rules.opt_in import nodes_outside
-from roostd.slurm.rules.shares import user_shares
 from roostd.slurm.rules.site_rules import SiteRules
 from roostd.slurm.sync import diff_nodes, introduce
 from roostd.state import SLOW_ANSWER_S, DaemonState
@@ -54,9 +55,10 @@ class SlurmWatch:
             not place them; see Applier.release_needless.
         spool_folder: where job_submit.lua and the controller's hooks write their lines.
         adopt: see LeasedJobs.
+        short_runs: reviews each poll.
 
     Attributes:
-        spool: schedules polls for what is written there; a task of its own runs it.
+        spool, returns: schedule polls; each is run by a task of its own.
         clock_was_set: set when the wall clock was: leases have other lengths than they were given.
     """
 
@@ -69,25 +71,28 @@ class SlurmWatch:
         release: Callable[[Sequence[JobId]], None],
         spool_folder: Path,
         adopt: Callable[[Iterable[JobId], Iterable[JobId]], None] = lambda pinned, eligible: None,
+        short_runs: ShortRuns | None = None,
     ) -> None:
         self._slurm, self._state, self._metrics, self._emit = slurm, state, metrics, emit
         self._leased = LeasedJobs(state, release, adopt)
         self._operator_view = OperatorView(state)
         self._rereading = Rereading(self._operator_view, self._leased)
         self._schedule = PollSchedule()
-        self._awaited = AwaitedChanges(self._schedule, slurm.forget_limits)
+        self.short_runs = short_runs or ShortRuns(state)
+        self._awaited = AwaitedChanges(
+            self._schedule, slurm.forget_limits, self.short_runs.is_opened
+        )
         self._reading = asyncio.Lock()  # of a long queue in a thread
         self.spool = SpoolFollower(spool_folder, state, self._awaited)
         self._view = SlurmQueueView()
         self._snapshot = QueueSnapshot(at_epoch_s=0.0, jobs=())
         self._nodes = SeenNodes()
+        self.returns = NodeReturns(slurm, state, self._nodes, self.poll_nodes)
         self._reader: JobReader | None = None
         self._reads_for: tuple[object, ...] = ()
         self._site = SiteView()
         self._priorities = SeenPriorities()
-        self._quotas = QuotasSeen(at_s=0.0, free={})
-        self._shares = SharesSeen(at_s=0.0, shares={})
-        self._shares_read = AssocMgr()  # of which these are the shares
+        self._limits = SeenLimits()
         self._handed_over: dict[JobId, str] = {}
         self._poll_count, self._polled = 0, asyncio.Event()
         self.clock_was_set = asyncio.Event()
@@ -150,11 +155,9 @@ class SlurmWatch:
             asked = self._by_settings(self._reader)
             self._site = asked.site
             self._show(self._rereading.take(settings, asked))
-        shares = [replace(self._shares, at_s=at_s)] if self._shares.shares else []
         return chain(
             diff_nodes((), self._nodes.nodes, at_s),
-            [replace(self._quotas, at_s=at_s)],
-            shares,
+            self._limits.introduce(at_s),
             introduce(self._view, at_s),
         )
 
@@ -231,8 +234,7 @@ class SlurmWatch:
         if with_nodes:
             self._schedule.note_nodes_read(self._state.config.slurm.poll_interval_s)
         # Also where the first job comes while a node changes its state.
-        is_awaited = self._view.waiting and self._nodes.are_changing
-        if is_awaited or self._nodes.are_registering:
+        if (self._view.waiting and self._nodes.are_changing) or self._nodes.are_registering:
             self._schedule.follow_transition()
 
     async def _poll_slurm(self, with_nodes: bool) -> None:
@@ -257,6 +259,7 @@ class SlurmWatch:
             rules=rules,
             hand_over_s=self._state.config.slurm.hand_over_s,
             handed_over=self._handed_over,
+            opened=self.short_runs.opened,
             release_reasons=self._state.release_reasons,
             priorities=self._priorities,
             avoided=self._state.avoided_at(self._state.clock.now_s()),
@@ -271,28 +274,11 @@ class SlurmWatch:
             reading = await self._read_beside(self._reader, at_s, dump_s)
         self._awaited.see(self._snapshot.jobs, reading.view, asked_s)
         # Before the starts: for a moment the amounts of jobs that have started count twice.
-        before_quotas, self._quotas = self._quotas, self._quotas_seen(at_s)
-        if self._quotas != replace(before_quotas, at_s=at_s):
-            self._emit(self._quotas)
-        self._note_shares(rules, at_s)
+        for event in self._limits.apply(rules, snapshot, at_s):
+            self._emit(event)
+        self._state.share_count = self._limits.share_count
         for event in reading.events:
             self._emit(since_submission(event) if is_first else event)
-
-    def _quotas_seen(self, at_s: float) -> QuotasSeen:
-        rules, shot = self._site.rules, self._snapshot
-        node_cpus = rules.node_cpus(shot.jobs, shot.details, shot.at_epoch_s)
-        return QuotasSeen(at_s=at_s, free=rules.free(shot.jobs), node_cpus=node_cpus)
-
-    def _note_shares(self, rules: SiteRules, at_s: float) -> None:
-        """Report the shares of users where they have changed since the last poll."""
-        if rules.accounting is self._shares_read:
-            return
-        self._shares_read = rules.accounting
-        shares = user_shares(rules.accounting)
-        self._state.share_count = len(shares)
-        if shares != self._shares.shares:
-            self._shares = SharesSeen(at_s=at_s, shares=shares)
-            self._emit(self._shares)
 
     def _note_priorities(self, rules: SiteRules, is_first: bool) -> None:
         """Find the jobs that people have put first or last since the last poll."""
@@ -321,8 +307,11 @@ class SlurmWatch:
         while True:
             before = self._view
             found, cost_s = await asyncio.to_thread(read) if self.is_queue_long else read()
-            if self._view is before:  # else a fresh engine got the view meanwhile
+            if self._view is not before:  # a fresh engine got the view meanwhile
+                continue
+            if not self.short_runs.review(self._snapshot, found.view):
                 break
+            self._site = replace(self._site, opened=self.short_runs.opened)
         began_s = time.thread_time()
         self._show(found)
         cost_s += time.thread_time() - began_s

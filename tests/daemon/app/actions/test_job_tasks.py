@@ -96,3 +96,29 @@ async def test_what_takes_too_long_is_cancelled_in_the_end() -> None:
     await work.tasks.finish(0.01)
     assert not len(work.tasks)
     assert work.tasks.is_idle
+
+
+async def test_an_update_of_many_jobs_waits_for_the_updates_of_single_ones() -> None:
+    tasks, order = Work().tasks, list[str]()
+    may_end = asyncio.Event()
+
+    async def one(name: str) -> None:
+        async with tasks.beside_others():
+            order.append(name)
+            await may_end.wait()
+
+    async def many() -> None:
+        async with tasks.alone():
+            order.append("many")
+
+    work = [asyncio.create_task(one(name)) for name in ("a", "b")]
+    await asyncio.sleep(0)
+    work.append(asyncio.create_task(many()))
+    await asyncio.sleep(0)
+    work.append(asyncio.create_task(one("late")))
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert order == ["a", "b"]
+    may_end.set()
+    await asyncio.gather(*work)
+    assert order == ["a", "b", "many", "late"]

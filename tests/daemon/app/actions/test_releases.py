@@ -161,3 +161,51 @@ async def test_of_a_job_that_is_gone_no_pin_is_taken_back_again() -> None:
     await site.applier.renew([])
 
     assert site.applier.is_idle
+
+
+async def test_opened_jobs_start_by_themselves_and_keep_their_stamp() -> None:
+    site = Site()
+    job_id = site.wait_in_line()
+    site.applier.open_jobs([job_id])
+    await site.done()
+    assert site.slurm.argvs[-1][2:] == (f"jobid={job_id}", "StartTime=now")
+    assert site.slurm.state(job_id) is squeue.SlurmJobState.RUNNING
+    assert site.slurm.admin_comment(job_id).startswith("roost:lease")
+
+
+async def test_jobs_that_are_closed_have_a_lease_again() -> None:
+    site = Site()
+    site.fill("n1")
+    site.fill("n2")
+    (job_id,) = site.slurm.submit(gpus_per_node=1)
+    site.applier.open_jobs([job_id])
+    await site.done()
+    assert site.slurm.lease_left_s(job_id) <= 0.0
+    site.applier.close_jobs([job_id])
+    await site.done()
+    assert site.slurm.lease_left_s(job_id) > 50.0
+
+
+async def test_a_slurm_that_does_not_answer_leaves_opened_jobs_their_leases() -> None:
+    site = Site()
+    job_id = site.wait_in_line()
+    site.slurm.inject("let_start", Fault.LOST_BEFORE)
+    site.applier.open_jobs([job_id])
+    await site.done()
+    assert site.slurm.lease_left_s(job_id) > 0.0
+
+
+async def test_no_renewal_leases_a_job_that_is_opened_meanwhile() -> None:
+    site = Site()
+    site.fill("n1")
+    site.fill("n2")
+    (job_id,) = site.slurm.submit(gpus_per_node=1)
+    site.applier.open_jobs([job_id])
+    await site.applier.renew([job_id])
+    await site.applier.renew_first([job_id])
+    await site.done()
+    assert site.slurm.lease_left_s(job_id) <= 0.0
+
+    site.applier.close_jobs([job_id])
+    await site.applier.renew([job_id])
+    assert site.slurm.lease_left_s(job_id) > 0.0

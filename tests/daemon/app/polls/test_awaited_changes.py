@@ -22,7 +22,9 @@ class Watch:
     def __init__(self) -> None:
         self.schedule = PollSchedule()
         self.edit_count = 0
-        self.changes = AwaitedChanges(self.schedule, self._count_edit)
+        self.changes = AwaitedChanges(
+            self.schedule, self._count_edit, lambda job_id: job_id.startswith("77_")
+        )
 
     def _count_edit(self) -> None:
         self.edit_count += 1
@@ -137,3 +139,12 @@ def test_a_thousand_changes_by_hand_take_the_polls_of_one(watch: Watch) -> None:
     watch.schedule.drop(("edit", ""))
     watch.changes.note([Changed()])
     assert (watch.poll_count, watch.edit_count) == (poll_count, 2)
+
+
+def test_starts_and_ends_of_jobs_that_slurm_starts_by_itself_share_a_poll(watch: Watch) -> None:
+    watch.changes.note([Ended("77_1"), Started("77_2"), Ended("77_3")])
+    assert watch.poll_count == 1
+    watch.changes.note([Ended("77_2")])
+    assert watch.poll_count == 1
+    watch.changes.note([Ended("12")])
+    assert watch.poll_count == 3

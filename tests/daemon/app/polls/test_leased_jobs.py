@@ -13,9 +13,12 @@ from tests.daemon.app.watched_site import Site
 from roost_engine.domain.model import JobId
 from roost_engine.testing.builders import node
 from roost_slurm.text.versions import SlurmVersion
+from roostd.app.polls.leased_jobs import LeasedJobs
 from roostd.app.polls.slurm_watch import SlurmWatch
 from roostd.config.config import Config
 from roostd.ops.metrics import Metrics
+from roostd.slurm.queue_reading import OPENED
+from roostd.slurm.queue_view import SlurmQueueView
 from roostd.testing.slurm_stand_in import SlurmStandIn
 
 
@@ -171,3 +174,13 @@ async def test_pins_are_known_by_their_stamps_in_slurm_also_of_held_jobs(site: S
     site.slurm.update(pinned, TresPerNode="gres/gpu:2", ReqNodeList="")
     await site.look()
     assert site.state.pinned_in_slurm == {held}
+
+
+async def test_a_job_that_is_opened_is_neither_leased_nor_released(site: Site) -> None:
+    """Released, it would lose its stamp, and could not be leased again."""
+    (opened,) = site.slurm.submit(gpus_per_node=1)
+    (other,) = site.slurm.submit(gpus_per_node=1)
+    snapshot = await site.slurm.queue()
+    leased_jobs = LeasedJobs(site.state, lambda job_ids: None, lambda pinned, eligible: None)
+    leased, needless, _ = leased_jobs.sort(snapshot, SlurmQueueView(unmanaged={opened: OPENED}))
+    assert (leased, needless) == ([other], [])

@@ -13,7 +13,9 @@ from tests.daemon.app.watched_site import Site
 
 from roost_engine.domain.events import (
     JobChanged,
+    JobEnded,
     JobQueued,
+    JobStarted,
     NodeSeen,
     QuotasSeen,
     SharesSeen,
@@ -507,3 +509,22 @@ async def test_a_fresh_engine_gets_the_readings_of_the_last_poll_unless_settings
     site.state.config = site.state.config.model_copy(update={"mode": Mode.ADVISE})
     list(site.watch.cluster_events())
     assert site.watch._view.waiting[job_id] is not read
+
+
+async def test_a_new_job_that_slurm_may_start_is_not_placed(site: Site) -> None:
+    """Its kind ran for a second, and no other job waits."""
+    for _ in range(8):
+        (job_id,) = site.slurm.submit(gpus_per_node=1)
+        await site.look()
+        site.watch.short_runs.observe(JobStarted(at_s=1.0, job_id=job_id, shares=()), ())
+        site.watch.short_runs.observe(JobEnded(at_s=2.0, job_id=job_id), ())
+        site.slurm.end(job_id)
+        await site.look()
+    site.parts.clock.at_s += 2.0
+    (job_id,) = site.slurm.submit(gpus_per_node=1)
+    assert await site.look() == ["JobWithdrawn"]
+    assert site.watch.short_runs.is_opened(job_id)
+
+    site.slurm.submit(gpus_per_node=2)
+    assert await site.look() == ["JobQueued", "JobQueued"]
+    assert not site.watch.short_runs.is_opened(job_id)

@@ -1,0 +1,196 @@
+"""Short jobs of one GPU are Slurm's to start while no other job waits."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from tests.daemon.app.parts import Parts
+from tests.daemon.slurm.watcher import Watcher
+
+from roost_engine.domain.events import JobEnded, JobStarted
+from roost_engine.domain.model import JobId, NodeName
+from roostd.app.polls.short_runs import ShortRuns
+from roostd.slurm.queue_reading import OPENED
+from roostd.slurm.queue_view import SiteView
+from roostd.state import ReportedRun
+
+
+class Site:
+    """A queue, and what short runs do about it."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.queue, self.parts = Watcher(), Parts("n1", **settings)
+        self.opened: list[JobId] = []
+        self.closed: list[JobId] = []
+        self.short_runs = ShortRuns(self.parts.state, self._open, self._close)
+
+    def _open(self, job_ids: Sequence[JobId]) -> None:
+        self.opened += job_ids
+
+    def _close(self, job_ids: Sequence[JobId]) -> None:
+        self.closed += job_ids
+
+    async def poll(self) -> bool:
+        self.queue.site = SiteView(opened=self.short_runs.opened)
+        await self.queue.poll()
+        snapshot = await self.queue.slurm.queue()
+        return self.short_runs.review(snapshot, self.queue.view)
+
+    def submit(self, gpus: int = 1) -> JobId:
+        (job_id,) = self.queue.slurm.submit(gpus=gpus)
+        return job_id
+
+    async def run(self, run_s: float, count: int = 8) -> None:
+        """Let jobs run, one after the other."""
+        for _ in range(count):
+            job_id = self.submit()
+            await self.poll()
+            self.begin(job_id)
+            self.parts.clock.at_s += run_s
+            self.end(job_id)
+        self.parts.clock.at_s += 2.0
+        await self.poll()
+
+    def begin(self, job_id: JobId) -> None:
+        at_s = self.parts.clock.now_s()
+        self.short_runs.observe(JobStarted(at_s=at_s, job_id=job_id, shares=()), ())
+
+    def end(self, job_id: JobId) -> None:
+        self.queue.slurm.end(job_id)
+        at_s = self.parts.clock.now_s()
+        self.short_runs.observe(JobEnded(at_s=at_s, job_id=job_id), ())
+
+
+async def test_jobs_of_an_unknown_kind_are_not_opened() -> None:
+    site = Site()
+    site.submit()
+    assert not await site.poll()
+    assert not site.short_runs.opened
+
+
+async def test_jobs_are_opened_once_eight_of_their_kind_were_short() -> None:
+    site = Site()
+    await site.run(1.0, count=7)
+    site.submit()
+    await site.poll()
+    assert not site.opened
+    site = Site()
+    await site.run(1.0, count=8)
+    first, second = site.submit(), site.submit()
+    assert await site.poll()
+    assert site.opened == [first, second]
+    assert not await site.poll()
+    assert site.queue.view.unmanaged == {first: OPENED, second: OPENED}
+    assert site.opened == [first, second]
+
+
+async def test_one_longer_run_among_the_last_keeps_them_closed() -> None:
+    site = Site()
+    await site.run(1.0)
+    await site.run(11.0, count=1)
+    site.opened.clear()
+    site.submit()
+    await site.poll()
+    assert not site.opened
+
+
+async def test_a_job_of_the_kind_that_runs_on_closes_the_others() -> None:
+    site = Site()
+    await site.run(1.0)
+    running, waiting = site.submit(), site.submit()
+    await site.poll()
+    site.begin(running)
+    site.parts.clock.at_s += 11.0
+    assert await site.poll()
+    assert waiting in site.closed
+    await site.poll()
+    assert waiting in site.queue.view.waiting
+
+
+@pytest.mark.parametrize("gpus", [2, 8])
+async def test_another_job_that_waits_closes_them_for_a_second(gpus: int) -> None:
+    site = Site()
+    await site.run(1.0)
+    short = site.submit()
+    await site.poll()
+    other = site.submit(gpus)
+    assert await site.poll()
+    assert site.closed == [short]
+    assert not site.short_runs.opened
+
+    site.queue.slurm.end(other)
+    await site.poll()
+    assert not site.short_runs.opened
+    site.parts.clock.at_s += 1.1
+    await site.poll()
+    assert site.short_runs.opened == {int(short)}
+
+
+async def test_the_tasks_of_an_array_are_known_by_their_siblings() -> None:
+    site = Site()
+    tasks = site.queue.slurm.submit(gpus=1, array=range(20))
+    await site.poll()
+    for task in tasks[:8]:
+        site.begin(task)
+        site.parts.clock.at_s += 1.0
+        site.end(task)
+    site.parts.clock.at_s += 2.0
+    await site.poll()
+    assert site.opened == list(tasks[8:])
+
+
+async def test_hooks_say_how_long_a_job_ran() -> None:
+    site = Site()
+    await site.run(1.0, count=7)
+    job_id = site.submit()
+    await site.poll()
+    site.begin(job_id)
+    site.parts.state.reported_runs[job_id] = ReportedRun(started_s=100.0, ended_s=140.0)
+    site.end(job_id)
+    site.submit()
+    await site.poll()
+    assert not site.opened
+
+
+async def test_nothing_is_opened_where_the_site_forbids_it_or_slurms_choice_could_harm() -> None:
+    forbidden = Site(slurm={"short_run_s": 0.0})
+    foreign = Site()
+    foreign.parts.state.engine.cluster.set_foreign_memory(NodeName("n1"), 0, 1 << 30)
+    for site in (forbidden, foreign):
+        await site.run(1.0)
+        site.submit()
+        await site.poll()
+        assert not site.opened
+
+
+async def test_jobs_that_have_a_lease_all_the_same_are_opened_again_after_a_while() -> None:
+    """Slurm did not answer, for instance."""
+    site = Site()
+    await site.run(1.0)
+    job_id = site.submit()
+    await site.poll()
+    await site.poll()
+    assert site.opened == [job_id]
+    site.parts.clock.at_s += 2.1
+    await site.poll()
+    assert site.opened == [job_id, job_id]
+
+    site.queue.slurm.update(job_id, StartTime="now")
+    site.parts.clock.at_s += 2.1
+    await site.poll()
+    assert site.opened == [job_id, job_id]
+
+
+async def test_an_opened_job_is_one_while_others_like_it_are_opened() -> None:
+    site = Site()
+    await site.run(1.0)
+    running, waiting = site.submit(), site.submit()
+    assert not site.short_runs.is_opened(running)
+    await site.poll()
+    site.queue.slurm.update(running, StartTime="now")
+    await site.poll()
+    assert site.short_runs.opened == {int(waiting)}
+    assert site.short_runs.is_opened(running)
+    site.submit(2)  # waits for what the running one frees
+    await site.poll()
+    assert not site.short_runs.is_opened(running)
