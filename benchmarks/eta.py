@@ -27,7 +27,13 @@ from roost_engine.domain.model import JobId
 from roost_engine.engine import Engine
 from roost_engine.forecast.arrival_log import ArrivalLog, LoggedArrival
 from roost_engine.forecast.calibration import Calibration
-from roost_engine.forecast.forecast import Forecast, ForecastConfig, forecast, plays
+from roost_engine.forecast.forecast import (
+    Forecast,
+    ForecastConfig,
+    Quantiles,
+    forecast,
+    plays,
+)
 from roost_engine.forecast.snapshot import Snapshot
 from roost_engine.forecast.survey import started_s, survey
 from roost_sim.catalogue.compositions import find_policy
@@ -41,6 +47,7 @@ from roostd.app.forecast.forecast_worker import few_collections
 POLL_S = 300.0
 QUIET_FRAC = 0.1  # at either end of the trace there is no moment
 SOON_S = 60.0
+HORIZON_S = 14 * 86_400.0  # a bound beyond it counts as this
 
 
 @dataclass(slots=True)
@@ -156,6 +163,7 @@ class Tally:
     log_error: list[float] = field(default_factory=list)
     width_s: list[float] = field(default_factory=list)
     width_factor: list[float] = field(default_factory=list)
+    loss: list[float] = field(default_factory=list)
     ends_inside: list[bool] = field(default_factory=list)
     moment_fracs: list[float] = field(default_factory=list)
 
@@ -181,6 +189,7 @@ class Tally:
             # A median beyond the horizon is wrong by an infinite factor.
             ratio = (start_s + SOON_S) / (middle_s + SOON_S)
             self.log_error.append(abs(np.log(ratio)) if ratio else np.inf)
+            self.loss.append(pinball_loss(start_s, expected.start))
             self.width_s.append(high_s - low_s)
             self.width_factor.append((high_s + SOON_S) / (low_s + SOON_S))
             self.ends_inside.append(expected.end.low_s <= end_s <= expected.end.high_s)
@@ -198,9 +207,19 @@ class Tally:
             "ends_inside_frac": round(float(np.mean(self.ends_inside)), 3),
             "median_error_min": round(float(np.median(self.error_s)) / 60, 1),
             "median_error_factor": round(float(np.exp(np.median(self.log_error))), 2),
+            "pinball_loss": round(float(np.mean(self.loss)), 3),
             "median_width_min": round(float(np.median(self.width_s)) / 60, 1),
             "median_width_factor": round(float(np.median(self.width_factor)), 1),
         }
+
+
+def pinball_loss(start_s: float, said: Quantiles) -> float:
+    """Return the loss of the three quantiles, of logarithms: the lower, the nearer and narrower."""
+    real, loss = np.log(start_s + SOON_S), 0.0
+    for frac, time_s in ((0.1, said.low_s), (0.5, said.median_s), (0.9, said.high_s)):
+        over = real - np.log(min(time_s, HORIZON_S) + SOON_S)
+        loss += max(frac * over, (frac - 1.0) * over)
+    return loss
 
 
 def calibrate(options: argparse.Namespace) -> dict[str, object]:

@@ -198,7 +198,7 @@ def build_status(slurm_fault: str = "", policy_fault: str = "") -> pb.Status:
         slurm_fault=slurm_fault,
         slots=build_slots(),
         stack="default",
-        placement="consolidation",
+        placement="common-shapes",
     )
 
 
@@ -213,7 +213,7 @@ def build_slots(gate_faults: int = 0, reason: str = "") -> list[pb.SlotPolicy]:
         pb.SlotPolicy(slot="order", policy="priority", heuristic="priority"),
         pb.SlotPolicy(
             slot="gate",
-            policy="delay",
+            policy="uplink-delay",
             heuristic="open",
             fault_count=gate_faults,
             last_fault=reason,

@@ -20,7 +20,7 @@ from roostctl.testing import (
 )
 
 GOLDEN = Path(__file__).parent / "golden"
-GATE_FAULT = "delay answered Defer(until_s=nan, reason='waits for one node') at 312 s"
+GATE_FAULT = "uplink-delay answered Defer(until_s=nan, reason='waits for one node') at 312 s"
 
 Run = Callable[..., Result]
 Golden = Callable[[str, str], None]

@@ -54,8 +54,7 @@ def about(seconds: float | None) -> str:
 
 
 def _sentence(one: pb.Eta, found: pb.GetEtaResponse) -> str:
-    share = percent(found.interval_frac)
-    parts = [f"{name} {_time(time, share)}" for name, time in _times(one)]
+    parts = [f"{name} {in_words(time, found.interval_frac)}" for name, time in _times(one)]
     state = job_state_word(one.state)
     return f"Job {safe_text(one.job_id)} ({state}) " + ", ".join(parts) + "."
 
@@ -65,10 +64,11 @@ def _times(one: pb.Eta) -> list[tuple[str, pb.ExpectedTime]]:
     return [("starts", one.start), *ends] if one.HasField("start") else ends
 
 
-def _time(time: pb.ExpectedTime, share: str) -> str:
+def in_words(time: pb.ExpectedTime, interval_frac: float) -> str:
+    """Return an expected time: "in about 12 min (80%: 4 to 35 min)"."""
     if not time.HasField("median_s"):
         return f"in {about(time.low_s)} at the earliest, how late is not known"
-    return f"in about {about(time.median_s)} ({share}: {bounds(time)})"
+    return f"in about {about(time.median_s)} ({percent(interval_frac)}: {bounds(time)})"
 
 
 def bounds(time: pb.ExpectedTime) -> str:

@@ -6,10 +6,13 @@ import click
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from roost_engine.plugins.stacks import DEFAULT
+from roost_engine.plugins.stacks import DEFAULT, OrderKind
 from roost_proto.v1 import operator_pb2 as pb
 from roost_proto.v1 import policy_pb2 as policy_pb
-from roostctl.clients.policies import connect_policies
+from roostctl.clients.calls import CallFailed
+from roostctl.clients.operator import OperatorClient
+from roostctl.clients.policies import PolicyClient
+from roostctl.commands.eta import in_words
 from roostctl.commands.job import allocated
 from roostctl.commands.jobs import place, planned, user
 from roostctl.commands.status import slot_fault
@@ -45,13 +48,27 @@ def explain(options: Options, job_id: str, features: bool, as_json: bool) -> Non
     """
     with options.connect() as operator:
         found = operator.explain_job(job_id)
-    if as_json:
-        print_document(explain_document(found))
-        return
-    with connect_policies(options.daemon, options.timeout_s) as policies:
+        if as_json:
+            print_document(explain_document(found))
+            return
+        expected = _expected_start(operator, found)
+    with PolicyClient(options.daemon, options.timeout_s) as policies:
         beside = policies.explain_shadow(found.job.job_id)
     console = new_console()
-    show(console, *_sections(console, found, features), *_beside(beside))
+    show(console, *_sections(console, found, features, expected), *_beside(beside))
+
+
+def _expected_start(operator: OperatorClient, found: pb.Explanation) -> str:
+    """Return when a waiting job is expected to start; "" where there is no fresh forecast."""
+    if found.job.state != pb.JOB_STATE_WAITING:
+        return ""
+    try:
+        answer = operator.get_eta(found.job.job_id)
+    except CallFailed:  # held, or newer than the forecast, or forecasts are off
+        return ""
+    if answer.fault or not answer.etas or not answer.etas[0].HasField("start"):
+        return ""
+    return in_words(answer.etas[0].start, answer.interval_frac)
 
 
 def _beside(found: policy_pb.ExplainShadowResponse) -> Iterator[RenderableType]:
@@ -77,9 +94,11 @@ def _expected(found: policy_pb.ExplainShadowResponse) -> str:
     return f", and expects it to end {duration(abs(theirs - mine))} {word}"
 
 
-def _sections(console: Console, found: pb.Explanation, features: bool) -> Iterator[RenderableType]:
+def _sections(
+    console: Console, found: pb.Explanation, features: bool, expected: str
+) -> Iterator[RenderableType]:
     yield prose(_asked(found.job))
-    yield prose(_state(found.job))
+    yield prose(_state(found))
     if found.is_from_journal:
         yield prose(
             f"It ended {duration(found.job.ended_ago_s)} ago; read from the journal.", "dim"
@@ -88,6 +107,8 @@ def _sections(console: Console, found: pb.Explanation, features: bool) -> Iterat
         yield prose(_standing(found.job.standing))
     if found.HasField("turn"):
         yield prose(_turn(found.turn))
+    if expected:
+        yield prose(f"It is expected to start {expected}.")
     if found.HasField("expected_run"):
         yield prose(_expected_run(found))
     yield from map(prose, _comment_and_estimates(found))
@@ -168,17 +189,14 @@ def _achieved(found: pb.Achieved) -> Iterator[str]:
         yield f"Its links have been busy for this share of its run: {', '.join(known)}."
 
 
-def _state(job: pb.Job) -> str:
+def _state(found: pb.Explanation) -> str:
+    job = found.job
     waited, why = duration(job.waited_s), safe_text(job.reason).rstrip(".")
     match job.state:
         case pb.JOB_STATE_WAITING if job.HasField("standing"):
             return f"It has waited {waited}. Why: it {why or 'waits in Slurm'}."
         case pb.JOB_STATE_WAITING:
-            if job.HasField("wait_left_s"):
-                until = f"It will be decided in {duration(job.wait_left_s)} at the latest."
-            else:
-                until = "It will be decided when something changes; no deadline is set."
-            return f"It has waited {waited}. Why: {why or 'no reason was given'}. {until}"
+            return f"It has waited {waited}. Why: {why or 'no reason was given'}. {_until(found)}"
         case pb.JOB_STATE_PLACING:
             tail = f": {why}" if why else ""
             return f"Its GPUs are chosen after {waited}; Slurm has yet to start it{tail}."
@@ -187,13 +205,28 @@ def _state(job: pb.Job) -> str:
         case pb.JOB_STATE_STOPPING:
             return f"It is being stopped, and will wait again: it {why}."
         case pb.JOB_STATE_RUNNING:
-            return f"It runs, after waiting {waited}." + (f" {why}." if why else "")
+            return f"It runs, after waiting {waited}." + (f" Note: {why}." if why else "")
         case pb.JOB_STATE_LET_GO:
-            return f"It is left to plain Slurm: {why or 'no reason was given'}."
+            left = f"It is left to plain Slurm: {why or 'no reason was given'}."
+            return f"{left} When it starts: squeue --start -j {safe_text(job.job_id)}"
         case pb.JOB_STATE_ENDED:
             return f"It has ended; it had waited {waited}." + (f" {why}." if why else "")
         case _:
             return f"It has waited {waited}." + (f" {why}." if why else "")
+
+
+def _until(found: pb.Explanation) -> str:
+    """Return until when a waiting job waits, and how its user can end that."""
+    job, has_turn = found.job, found.HasField("turn")
+    if not job.HasField("wait_left_s"):
+        if has_turn:
+            return "It is tried again whenever GPUs become free; no deadline is set."
+        return "Roost places it once that has changed."
+    left = duration(job.wait_left_s)
+    if not has_turn:
+        return f"It is not considered for another {left}."
+    by_hand = f"scontrol update jobid={safe_text(job.job_id)} StartTime=now"
+    return f"It will be decided in {left} at the latest; to leave it to Slurm now: {by_hand}"
 
 
 def _standing(pin: pb.StandingPin) -> str:
@@ -216,6 +249,8 @@ def _turn(turn: pb.Turn) -> str:
     order = safe_text(turn.order)
     place = f"It is number {turn.position} of {counted(turn.of_count, 'waiting job')}"
     by = f"{place} in the order {order}, number {turn.slurm_position} by Slurm's priority."
+    if turn.order == OrderKind.PRIORITY:
+        by = f"{place}, by Slurm's priority."
     if turn.precedence:
         end = "first" if turn.precedence > 0 else "last"
         by += f" It was put {end} by its priority or nice value in Slurm."
@@ -234,7 +269,7 @@ def _expected_run(found: pb.Explanation) -> str:
     return (
         f"It is expected to run for {duration(run.median_s)}{more} (four times in five between"
         f" {duration(run.low_s)} and {duration(run.high_s)}; {known}) and to need"
-        f" {run.gpu_s:.0f} GPU-seconds."
+        f" {run.gpu_s / 3_600:.1f} GPU-hours."
     )
 
 

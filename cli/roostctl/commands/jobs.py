@@ -26,6 +26,7 @@ _STYLES = {
     "stopping": "red",
     "let_go": "dim",
 }
+_IN_WORDS = {"let_go": "left to Slurm"}
 
 
 @click.command(epilog="Example: roostctl jobs --all --json | jq '.jobs[] | .link_score'")
@@ -82,7 +83,7 @@ def state(job: pb.Job) -> Text:
 @cache
 def _state_text(number: int) -> Text:
     word = job_state_word(number) or ABSENT
-    return Text(word.replace("_", " "), _STYLES.get(word, ""))
+    return Text(_IN_WORDS.get(word, word), _STYLES.get(word, ""))
 
 
 def position(job: pb.Job) -> str:

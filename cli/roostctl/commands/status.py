@@ -1,6 +1,6 @@
 """`roostctl status`: how the daemon is."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import click
 from rich.text import Text
@@ -14,6 +14,7 @@ from roostctl.output.console import Cell, new_console, pairs, print_document, sh
 from roostctl.output.quantities import ABSENT, counted, duration, or_absent, safe_text
 
 _SHA_DIGITS = 12
+_SCORE, _CANARY = "score", "+"  # the slot's name; what joins the names of a policy and its canary
 
 
 @click.command(epilog="Example: roostctl status --check >/dev/null || echo 'roostd needs care'")
@@ -53,7 +54,6 @@ def _facts(status: pb.Status) -> list[tuple[str, Cell]]:
         ("Slurm", _slurm(status)),
         ("Mode", _modes(status)),
         *_stack(status),
-        ("Policy", _policy(status)),
         *_slots(status),
         ("Nodes", f"{status.node_count}, of which {status.probe_count} have a live probe"),
         ("GPUs", f"{status.gpu_count}, of which {status.gpu_free_count} are free"),
@@ -135,26 +135,38 @@ def _stack(status: pb.Status) -> Iterator[tuple[str, Cell]]:
 
 
 def _slots(status: pb.Status) -> Iterator[tuple[str, Cell]]:
-    """Yield the slots whose policy is not the heuristic, or has failed."""
+    """Yield the score, and the other slots whose policy is not the heuristic, or has failed."""
+    scores = [entry for entry in status.slots if entry.slot == _SCORE]
+    yield "Score", _score(status, scores)
     for entry in status.slots:
-        if entry.policy == entry.heuristic and not entry.fault_count:
+        if entry in scores or (entry.policy == entry.heuristic and not entry.fault_count):
             continue
-        text = Text(or_absent(entry.policy))
-        if entry.fault_count:
-            text.append(f"; {slot_fault(entry)}", "red")
-        yield safe_text(entry.slot).capitalize(), text
+        yield safe_text(entry.slot).capitalize(), _with_fault(Text(or_absent(entry.policy)), entry)
+
+
+def _score(status: pb.Status, slots: Sequence[pb.SlotPolicy]) -> Text:
+    """Return the model that is configured, which one exactly that is, and its faults."""
+    is_heuristic = any(entry.policy == entry.heuristic for entry in slots)
+    is_none = is_heuristic and not status.policy_fault
+    text = Text("none: the heuristic" if is_none else or_absent(status.policy_model))
+    if status.policy_sha256:
+        text.append(f" (sha256 {safe_text(status.policy_sha256[:_SHA_DIGITS])})")
+    if status.policy_fault:
+        text.append(f"; the heuristic answers: {safe_text(status.policy_fault)}", "red")
+    for entry in slots:
+        if _CANARY in entry.policy:
+            text.append(f"; with a canary: {safe_text(entry.policy)}")
+        _with_fault(text, entry)
+    return text
+
+
+def _with_fault(text: Text, entry: pb.SlotPolicy) -> Text:
+    if entry.fault_count:
+        text.append(f"; {slot_fault(entry)}", "red")
+    return text
 
 
 def slot_fault(entry: pb.SlotPolicy) -> str:
     """Return how often the policy of a slot has failed, and why it failed last."""
     why = f": {safe_text(entry.last_fault)}" if entry.last_fault else ""
     return f"failed {counted(entry.fault_count, 'time')}, the heuristic answered{why}"
-
-
-def _policy(status: pb.Status) -> Text:
-    text = Text(or_absent(status.policy_model))
-    if status.policy_sha256:
-        text.append(f" (sha256 {safe_text(status.policy_sha256[:_SHA_DIGITS])})")
-    if status.policy_fault:
-        text.append(f"; the heuristic answers: {safe_text(status.policy_fault)}", "red")
-    return text

@@ -24,6 +24,7 @@ from roostctl.output.tables import Cell, Column
 _RUNNING = (pb.JOB_STATE_RUNNING, pb.JOB_STATE_STOPPING)
 _MARKS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _COLOURS = ("cyan", "green", "magenta", "blue", "yellow", "bright_cyan", "bright_magenta")
+_ALWAYS = ("running", "waiting")
 _LOADS = " ▁▂▃▄▅▆▇█"
 
 
@@ -52,13 +53,25 @@ def headline(moment: Moment) -> Text:
     text.append(f"  {mode}{listed}", "")
     busy = status.gpu_count - status.gpu_free_count
     text.append(f"  {busy}/{counted(status.gpu_count, 'GPU')} busy")
-    text.append(f"  {status.running_job_count} running, {status.waiting_job_count} waiting")
+    text.append(f"  {_counts(moment)}")
     if status.watched_start_count:
         same = status.watched_start_count - status.watched_elsewhere_count
         text.append(f"  Slurm chose alike {same}/{status.watched_start_count}")
     for fault in filter(None, (moment.fault, status.slurm_fault, status.policy_fault)):
         text.append(f"  {safe_text(fault)}", "bold red")
     return text
+
+
+def _counts(moment: Moment) -> str:
+    """Return how many jobs hold GPUs, and how many wait for what: the tables below have as many."""
+    left_count = sum(job.state == pb.JOB_STATE_LET_GO for job in moment.jobs)
+    counts = (
+        (len(running(moment.jobs)), "running"),
+        (len(queue(moment.jobs)) - left_count - moment.status.blocked_job_count, "waiting"),
+        (moment.status.blocked_job_count, "held, dependent or beyond a limit"),
+        (left_count, "left to Slurm"),
+    )
+    return ", ".join(f"{count} {what}" for count, what in counts if count or what in _ALWAYS)
 
 
 def job_marks(jobs: Sequence[pb.Job]) -> Mapping[str, tuple[str, str]]:

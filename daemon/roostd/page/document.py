@@ -10,7 +10,7 @@ import json
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping
 from math import inf
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from google.protobuf.json_format import MessageToDict
 
@@ -21,7 +21,8 @@ from roost_engine.job_record import JobState, KnownJob
 from roost_engine.queue.outlook import Outlook
 from roost_proto.v1 import operator_pb2 as pb
 from roostd.ops.slices import Slices
-from roostd.rpc.messages import daemon_status, explanations, nodes, timers
+from roostd.rpc.errors import NoForecast
+from roostd.rpc.messages import daemon_status, eta, explanations, nodes, timers
 from roostd.rpc.messages.jobs import listed_job
 from roostd.rpc.messages.outlook import outlooks
 from roostd.state import DaemonState
@@ -62,20 +63,49 @@ async def build(state: DaemonState) -> str:
     return f'{text[:-1]}, "nodes": [{", ".join(nodes)}], "jobs": [{", ".join(listed)}]}}'
 
 
-def message_document(message: pb.Timer | pb.Job | pb.Status | pb.Explanation) -> Document:
+def message_document(
+    message: pb.Timer | pb.Job | pb.Status | pb.Explanation | pb.ExpectedTime,
+) -> Document:
     """Return a message as JSON's types, with the names of operator.proto and all its fields."""
     return MessageToDict(
         message, preserving_proto_field_name=True, always_print_fields_with_no_presence=True
     )
 
 
-def explanation(state: DaemonState, job_id: JobId) -> pb.Explanation:
-    """Return why a job is where it is.
+class JobAnswer(NamedTuple):
+    """What the page shows of one job.
+
+    Attributes:
+        explanation: why it is where it is.
+        start: when it is expected to start; None: it does not wait, or has no fresh forecast.
+    """
+
+    explanation: pb.Explanation
+    start: pb.ExpectedTime | None
+
+
+def job_answer(state: DaemonState, job_id: JobId) -> JobAnswer:
+    """Return what the page shows of a job.
 
     Raises:
         UnknownJob: neither the engine nor Slurm's queue has it.
     """
-    return explanations.explanation(state, job_id)
+    return JobAnswer(explanations.explanation(state, job_id), _expected_start(state, job_id))
+
+
+def job_document(answer: JobAnswer) -> Document:
+    """Return what the page shows of a job as JSON's types; slow, so outside the event loop."""
+    start = None if answer.start is None else message_document(answer.start)
+    return message_document(answer.explanation) | {"expected_start": start}
+
+
+def _expected_start(state: DaemonState, job_id: JobId) -> pb.ExpectedTime | None:
+    try:
+        answer = eta.response(state, job_id)
+    except (NoForecast, UnknownJob):
+        return None
+    (one,) = answer.etas
+    return one.start if one.HasField("start") and not answer.fault else None
 
 
 def _head(state: DaemonState) -> Document:

@@ -10,11 +10,10 @@ from typing import TypeVar
 
 from roost_engine.domain.errors import ConfigError
 from roost_engine.domain.model import JobId
-from roost_proto.v1 import operator_pb2 as pb
 from roostd.ops.metrics_server import MetricsServer, serve_wsgi
 from roostd.ops.slices import Readings
 from roostd.page.app import PageApp
-from roostd.page.document import build, explanation, message_document
+from roostd.page.document import JobAnswer, build, job_answer, job_document
 from roostd.page.last_report import LastReport
 from roostd.state import DaemonState
 
@@ -62,15 +61,15 @@ class LiveAnswers:
             UnknownJob: neither the engine nor Slurm's queue has it.
             TimeoutError: the event loop did not come to it.
         """
-        return json.dumps(message_document(self._run(self._explain(JobId(job_id)))))
+        return json.dumps(job_document(self._run(self._explain(JobId(job_id)))))
 
     def report_json(self) -> str:
         """Return the report of the last week as far as it is known; another process reads it."""
         return self._report.json()
 
-    async def _explain(self, job_id: JobId) -> pb.Explanation:
+    async def _explain(self, job_id: JobId) -> JobAnswer:
         async with self._readings.begin():
-            return explanation(self._state, job_id)
+            return job_answer(self._state, job_id)
 
     def _run(self, work: Coroutine[None, None, _Result]) -> _Result:
         """Run a coroutine in the daemon's event loop."""

@@ -26,7 +26,7 @@ from roostd.slurm.rules.opt_in import NodeKinds, kinds_of, starts_elsewhere
 from roostd.slurm.rules.shared_nodes import users_of_nodes
 
 LEFT_BY_LIMIT = "left to Slurm, which holds it back"
-ARRAY_IS_FULL = "its array has as many tasks running as it may"
+ARRAY_IS_FULL = "as many tasks of its array come before it as may run at a time"
 OPENED = "jobs of its kind are short, and no other job waits: Slurm starts it"
 HELD = "; it is held"  # ends the reason of a job that is left to Slurm, while it is
 
@@ -293,7 +293,7 @@ class _Reading:
 
     def _why_blocked(self, job: QueuedJob) -> str | None:
         if job.priority == 0 and not is_held_by_pin(job.reason, job.admin_comment):
-            return "is held"
+            return "is held: scontrol release frees it"
         if job.dependency:
             return f"depends on {job.dependency}"[:LONGEST_REASON]
         if not self._arrays.take(job.array_number):

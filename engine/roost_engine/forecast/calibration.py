@@ -155,7 +155,9 @@ class Calibration:
         if not isfinite(start.median_s):
             return job
         middle, spread = self._scale(start)
-        low_s, median_s, high_s = (max(exp(middle + spread * each) - _SOON_S, 0.0) for each in z)
+        low_s, median_s, high_s = (
+            max(exp(middle + spread * each) - _SOON_S, job.earliest_s) for each in z
+        )
         if not isfinite(start.high_s):
             high_s = inf
         end = job.end
@@ -167,6 +169,7 @@ class Calibration:
                 inf if high_s == inf else max(end.high_s + high_s - start.high_s, high_s),
             ),
             job.run,
+            job.earliest_s,
         )
 
     def _scale(self, start: Quantiles) -> tuple[float, float]:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from roost_engine.domain.model import JobId
 from roost_engine.forecast.play import Entrant, Play
 from roost_engine.forecast.preempting_play import PreemptingPlay
+from roost_engine.forecast.run_time_table import RunTimeTable
 from roost_engine.forecast.snapshot import PastArrival, Snapshot
 
 INTERVAL_FRAC = 0.8
@@ -83,11 +84,13 @@ class JobForecast:
         start: None: it runs already.
         end: of its run.
         run: how long it will run; None: it runs already.
+        earliest_s: it does not start sooner, because of its begin time; seconds from now.
     """
 
     start: Quantiles | None
     end: Quantiles
     run: Quantiles | None = None
+    earliest_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +110,7 @@ class Forecast:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Outcome:
-    """One play: engine times, float64 [job], of the waiting jobs and of the running ones.
+    """One play: engine times, float64 [job], of the waiting jobs.
 
     Attributes:
         start_s: inf: not before `until_s`.
@@ -117,7 +120,6 @@ class Outcome:
     until_s: float
     start_s: NDArray[np.float64]
     end_s: NDArray[np.float64]
-    running_end_s: NDArray[np.float64]
 
 
 def plays(snapshot: Snapshot, config: ForecastConfig, draws: Draws) -> Iterator[Outcome]:
@@ -136,7 +138,7 @@ def plays(snapshot: Snapshot, config: ForecastConfig, draws: Draws) -> Iterator[
         play = kind(snapshot, rest_s.tolist(), waiting, to_come)
         found_s = play.starts_s(snapshot.at_s + config.horizon_s, config.most_events)
         start_s = np.array(found_s, dtype=np.float64)
-        yield Outcome(play.at_s, start_s, start_s + run_s, snapshot.at_s + rest_s)
+        yield Outcome(play.at_s, start_s, start_s + run_s)
 
 
 def forecast(snapshot: Snapshot, outcomes: Sequence[Outcome]) -> Forecast:
@@ -145,23 +147,26 @@ def forecast(snapshot: Snapshot, outcomes: Sequence[Outcome]) -> Forecast:
     until_s = [outcome.until_s for outcome in outcomes]
     starts = _quantiles([outcome.start_s for outcome in outcomes], until_s, at_s)
     ends = _quantiles([outcome.end_s for outcome in outcomes], until_s, at_s)
-    running_ends = _quantiles([outcome.running_end_s for outcome in outcomes], until_s, at_s)
+    speed_frac = np.array([job.speed_frac for job in snapshot.running])
     jobs = {
         job.job_id: JobForecast(None, end)
-        for job, end in zip(snapshot.running, running_ends, strict=True)
+        for job, end in zip(
+            snapshot.running, _rest_quantiles(snapshot.running_times, speed_frac), strict=True
+        )
     }
-    runs = _run_quantiles(snapshot)
+    runs = _rest_quantiles(snapshot.waiting_times, np.ones(len(starts)))
     for row in sorted(range(len(starts)), key=lambda row: (starts[row].median_s, row)):
-        jobs[snapshot.waiting[row].job_id] = JobForecast(starts[row], ends[row], runs[row])
+        job = snapshot.waiting[row]
+        earliest_s = max(job.not_before_s - at_s, 0.0)
+        jobs[job.job_id] = JobForecast(starts[row], ends[row], runs[row], earliest_s)
     return Forecast(at_s=at_s, play_count=len(outcomes), jobs=jobs)
 
 
-def _run_quantiles(snapshot: Snapshot) -> list[Quantiles]:
-    """Return how long each waiting job may run, from the distributions themselves."""
+def _rest_quantiles(times: RunTimeTable, speed_frac: NDArray[np.float64]) -> list[Quantiles]:
+    """Return how long each job still runs, from the distributions themselves."""
     low_frac = (1.0 - INTERVAL_FRAC) / 2.0
-    fracs = (low_frac, 0.5, 1.0 - low_frac)
-    rows = np.ones(len(snapshot.waiting))
-    found = [snapshot.waiting_times.rest_s(rows * frac).tolist() for frac in fracs]
+    fracs, rows = (low_frac, 0.5, 1.0 - low_frac), np.ones(len(speed_frac))
+    found = [(times.rest_s(rows * frac) / speed_frac).tolist() for frac in fracs]
     return [Quantiles(*times_s) for times_s in zip(*found, strict=True)]
 
 

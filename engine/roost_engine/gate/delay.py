@@ -141,8 +141,6 @@ class DelayGate:
             ones. None: such that have learned nothing.
     """
 
-    name = "delay"
-
     def __init__(
         self, config: DelayConfig | None = None, predictors: Predictors | None = None
     ) -> None:
@@ -152,6 +150,11 @@ class DelayGate:
         self._quiet = QuietWaits(Timers(self.config.timers)) if is_on else None
         self.predictors = predictors or Predictors()
         self._waits: dict[JobId, OpenWait] = {}
+
+    @property
+    def name(self) -> str:
+        """The kind of gate as operators set it: `uplink-delay` where it spares the uplinks."""
+        return "uplink-delay" if self.config.uplink_frac > 0 else "delay"
 
     # -- policies.GatePolicy -----------------------------------------------------------------
 

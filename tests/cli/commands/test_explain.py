@@ -19,13 +19,59 @@ def explained(run: Run, operator: FakeOperator, job: pb.Job, found: pb.Explanati
     return run("explain", job.job_id).stdout
 
 
-def test_a_waiting_job_states_when_it_will_be_decided(operator: FakeOperator, run: Run) -> None:
+TURN = pb.Turn(position=1, of_count=3, slurm_position=1, order="priority")
+
+
+def test_a_waiting_job_states_when_it_will_be_decided_and_how_to_end_the_wait(
+    operator: FakeOperator, run: Run
+) -> None:
     job = build_job("1", pb.JOB_STATE_WAITING, reason="no free GPUs.", wait_left_s=245.0)
-    text = explained(run, operator, job, pb.Explanation())
-    assert "Why: no free GPUs. It will be decided in 4 m 05 s at the latest." in text
+    text = explained(run, operator, job, pb.Explanation(turn=TURN))
+    assert "Why: no free GPUs. It will be decided in 4 m 05 s at the latest;" in text
+    assert "to leave it to Slurm now: scontrol update jobid=1 StartTime=now\n" in text
     job.ClearField("wait_left_s")
+    text = explained(run, operator, job, pb.Explanation(turn=TURN))
+    assert "It is tried again whenever GPUs become free; no deadline is set." in text
+
+
+def test_a_job_that_is_not_in_the_queue_is_not_said_to_be_decided(
+    operator: FakeOperator, run: Run
+) -> None:
+    job = build_job("1", pb.JOB_STATE_WAITING, reason="has a later begin time", wait_left_s=245.0)
     text = explained(run, operator, job, pb.Explanation())
-    assert "It will be decided when something changes; no deadline is set." in text
+    assert "Why: has a later begin time. It is not considered for another 4 m 05 s.\n" in text
+    held = build_job("2", pb.JOB_STATE_WAITING, reason="is held")
+    text = explained(run, operator, held, pb.Explanation())
+    assert "Why: is held. Roost places it once that has changed.\n" in text
+
+
+def test_a_waiting_job_states_when_it_is_expected_to_start(
+    operator: FakeOperator, run: Run
+) -> None:
+    start = pb.ExpectedTime(low_s=240.0, median_s=720.0, high_s=2_100.0)
+    forecast = pb.GetEtaResponse(interval_frac=0.8, etas=[pb.Eta(job_id="1", start=start)])
+    job = build_job("1", pb.JOB_STATE_WAITING, reason="no free GPUs")
+    expected = "It is expected to start in about 12 min (80%: 4 to 35 min).\n"
+
+    assert expected not in explained(run, operator, job, pb.Explanation(turn=TURN))
+    operator.etas.CopyFrom(forecast)
+    assert expected in explained(run, operator, job, pb.Explanation(turn=TURN))
+    operator.etas.fault = "no answer in 30 s"
+    assert "expected to start" not in explained(run, operator, job, pb.Explanation(turn=TURN))
+
+
+def test_an_order_that_is_slurm_s_own_is_named_once(operator: FakeOperator, run: Run) -> None:
+    job = build_job("1", pb.JOB_STATE_WAITING, reason="no free GPUs")
+    text = explained(run, operator, job, pb.Explanation(turn=TURN))
+    assert "It is number 1 of 3 waiting jobs, by Slurm's priority.\n" in text
+
+
+def test_a_job_that_is_left_to_slurm_says_where_to_ask(operator: FakeOperator, run: Run) -> None:
+    job = build_job("8", pb.JOB_STATE_LET_GO, reason="asks for whole nodes")
+    text = explained(run, operator, job, pb.Explanation())
+    assert (
+        "left to plain Slurm: asks for whole nodes. When it starts: squeue --start -j 8\n" in text
+    )
 
 
 def test_exclusions_come_by_the_number_of_nodes(operator: FakeOperator, run: Run) -> None:

@@ -48,14 +48,14 @@ def test_a_waiting_job_has_a_position_and_a_run_time() -> None:
 
 
 def test_states_are_words() -> None:
-    assert state(build_job("1", pb.JOB_STATE_LET_GO)).plain == "let go"
+    assert state(build_job("1", pb.JOB_STATE_LET_GO)).plain == "left to Slurm"
     assert state(build_job("1", pb.JOB_STATE_UNSPECIFIED)).plain == "-"
 
 
 def test_ended_jobs_are_listed_with_all_only(cluster: FakeOperator, run: Run) -> None:
     assert run("jobs").stdout.splitlines()[-1].startswith("4 jobs: ")
     assert run("jobs", "--all").stdout.splitlines()[-1] == (
-        "5 jobs: 1 running, 1 waiting, 1 let go, 1 placing, 1 ended."
+        "5 jobs: 1 running, 1 waiting, 1 left to Slurm, 1 placing, 1 ended."
     )
 
 

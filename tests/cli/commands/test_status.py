@@ -67,3 +67,28 @@ def test_the_default_mode_comes_before_the_partitions(operator: FakeOperator, ru
     assert "shadow (debug: off, main: enforce)" in run("status").stdout
     del operator.status.partitions[:]
     assert ["Mode", "shadow"] in [line.split() for line in run("status").stdout.splitlines()]
+
+
+def _score(run: Run) -> str:
+    lines = run("status").stdout.splitlines()
+    assert not [line for line in lines if line.startswith("Policy")]
+    (found,) = (line for line in lines if line.startswith("Score"))
+    return found
+
+
+def test_the_score_is_named_once_as_configured(operator: FakeOperator, run: Run) -> None:
+    operator.status.policy_model, operator.status.policy_sha256 = "graph", "0123456789abcdef"
+    del operator.status.slots[:]
+    operator.status.slots.add(slot="score", policy="onnx:0123456789ab", heuristic="heuristic")
+    assert _score(run).endswith("graph (sha256 0123456789ab)")
+    operator.status.slots[0].policy = "onnx:0123456789ab+onnx:ba9876543210"
+    assert _score(run).endswith("with a canary: onnx:0123456789ab+onnx:ba9876543210")
+
+
+def test_without_a_model_the_heuristic_scores(operator: FakeOperator, run: Run) -> None:
+    operator.status.policy_model, operator.status.policy_sha256 = "heuristic", ""
+    del operator.status.slots[:]
+    operator.status.slots.add(slot="score", policy="heuristic", heuristic="heuristic")
+    assert _score(run).endswith("none: the heuristic")
+    operator.status.policy_fault = "no file /m.onnx"
+    assert "; the heuristic answers: no file /m.onnx" in _score(run)

@@ -53,7 +53,7 @@ def test_filters_take_several_values(cluster: FakeOperator, run: Run) -> None:
     cluster.jobs["4713"].name = "train-1"
     assert run("jobs", "--name", "train-*,eval").stdout.splitlines()[1].startswith("4713 ")
     assert run("jobs", "-u", "root", "-u", "60001").stdout.count("\n4") == 5
-    assert run("jobs", "--state", "let-go").stdout.splitlines()[-1] == "1 job: 1 let go."
+    assert run("jobs", "--state", "let-go").stdout.splitlines()[-1] == "1 job: 1 left to Slurm."
     assert run("jobs", "--state", "ended").stdout.splitlines()[-1] == "1 job: 1 ended."
     assert run("jobs", "-u", "nobody-has-this-name").stdout == "No jobs that ask for GPUs.\n"
 

@@ -8,14 +8,14 @@ import pytest
 import structlog
 from tests.daemon.app.parts import Parts, no_disk, recording
 
-from roost_engine.domain.config import FINAL_PIN_AFTER_S, PIN_MARGIN_S
+from roost_engine.domain.config import FINAL_PIN_AFTER_S, PIN_MARGIN_S, WIDER_AFTER_S
 from roost_engine.domain.errors import ConfigError
 from roost_engine.domain.events import JobQueued, Tick
 from roost_engine.domain.model import JobId
 from roost_engine.engine import EngineConfig
 from roost_engine.gate.delay import DelayConfig, DelayGate
 from roost_engine.plugins.plugins import Knowledge, Plugins
-from roost_engine.plugins.stacks import OrderKind
+from roost_engine.plugins.stacks import GateKind, OrderKind, PreemptionKind
 from roost_engine.prediction.speed.speed_table import ModelSpeeds
 from roost_engine.queue.learned_order import Fairness, LearnedOrder, LearnedOrderConfig
 from roost_engine.scoring.neighbours import NeighbourScore
@@ -96,6 +96,7 @@ async def test_the_journal_gets_all_that_a_replay_needs(tmp_path: Path) -> None:
     assert (head.version, head.policy) == ("9.9", "heuristic")
     assert (head.epoch_of_zero_s, head.began_s) == (1_700_000_000.0, 100.0)
     of_slurm = EngineConfig(
+        wider_after_s=WIDER_AFTER_S,
         standing_pins=True,
         standing_pins_are_final=True,
         standing_pin_if_overtaken=True,
@@ -104,6 +105,32 @@ async def test_the_journal_gets_all_that_a_replay_needs(tmp_path: Path) -> None:
     )
     assert decode(head.config, EngineConfig) == replace(of_slurm, patience_s=7.0)
     assert isinstance(decode(head.plugins, Plugins).gate, DelayConfig)
+
+
+@pytest.mark.parametrize(
+    ("slot", "kind"),
+    [
+        *(("order", kind) for kind in OrderKind),
+        *(("gate", kind) for kind in GateKind),
+        *(("preemption", kind) for kind in PreemptionKind),
+    ],
+)
+async def test_slots_are_named_as_configured_in_the_engine_and_in_the_journal(
+    slot: str, kind: str, tmp_path: Path
+) -> None:
+    stops = {"partitions": {"main": {"mode": "enforce", "preemption": kind != "none"}}}
+    allowed = stops if slot == "preemption" else {}
+    parts = Parts("n1", **NO_MODEL | allowed | {slot: {"kind": kind}})
+    async with recording(tmp_path) as recorder:
+        runs(parts, recorder).begin()
+        await recorder.wait_durable(recorder.append(Tick(at_s=100.0), ()))
+
+    reader = JournalReader(tmp_path / FILE_NAME)
+    head = reader.runs()[-1].head
+    reader.close()
+
+    assert parts.state.engine.policy_names[slot] == kind
+    assert head.policies[slot] == kind
 
 
 async def test_a_reload_changes_the_learned_order_keeps_what_it_knows_and_journals_it(

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from math import inf
 from typing import Any
 
 import pytest
@@ -9,9 +10,10 @@ import pytest
 from roost_engine.domain.errors import UnknownJob
 from roost_engine.domain.events import GpuHealthChanged, NodeLost
 from roost_engine.domain.model import JobId, NodeName
+from roost_engine.forecast.forecast import Forecast, JobForecast, Quantiles
 from roost_engine.job_record import JobState
 from roostd.page import document
-from roostd.page.document import GPU_KEYS, build, explanation
+from roostd.page.document import GPU_KEYS, build, job_answer, job_document, message_document
 from roostd.rpc.messages import explanations, nodes
 from roostd.state import DaemonState, UnmanagedJob
 from roostd.testing.busy_state import busy_state
@@ -145,6 +147,22 @@ def test_modes_are_those_of_every_partition(state: DaemonState) -> None:
 
 def test_an_explanation_is_that_of_the_operators(state: DaemonState) -> None:
     (job_id, *_) = [one for one, _ in state.engine.records()]
-    assert explanation(state, job_id) == explanations.explanation(state, job_id)
+    told = message_document(explanations.explanation(state, job_id))
+    assert job_document(job_answer(state, job_id)) == told | {"expected_start": None}
     with pytest.raises(UnknownJob):
-        explanation(state, JobId("1"))
+        job_answer(state, JobId("1"))
+
+
+def test_a_waiting_job_has_its_expected_start_while_the_forecast_is_fresh(
+    state: DaemonState,
+) -> None:
+    waiting, *_ = state.engine.waiting()
+    start = Quantiles(60.0, 120.0, inf)
+    now_s = state.clock.now_s()
+    state.forecast = Forecast(
+        at_s=now_s, play_count=20, jobs={waiting: JobForecast(start, start, start)}
+    )
+    found = job_document(job_answer(state, waiting))["expected_start"]
+    assert found == pytest.approx({"low_s": 60.0, "median_s": 120.0}, abs=5.0)
+    state.forecast_fault = "no answer in 30 s"
+    assert job_document(job_answer(state, waiting))["expected_start"] is None

@@ -93,7 +93,7 @@ async def test_held_job_is_withdrawn_and_comes_back(watcher: Watcher) -> None:
     watcher.slurm.hold(job_id)
     (event,) = await watcher.poll()
     assert isinstance(event, JobWithdrawn)
-    assert event.reason == "is held"
+    assert event.reason == "is held: scontrol release frees it"
     watcher.slurm.hold(job_id, release=True)
     assert await watcher.kinds() == [("JobQueued", "1")]
 

@@ -64,7 +64,7 @@ def test_a_job_starts_on_cpus_that_slurm_shares(stack: Stack) -> None:
 def test_a_released_job_and_a_raised_limit_wake_roostd(stack: Stack) -> None:
     slurm = stack.slurm
     held = slurm.submit("--hold", "--gres=gpu:1", user=ALICE)
-    until(lambda: told(stack, held).reason == "is held", "roostd knows it")
+    until(lambda: told(stack, held).reason.startswith("is held"), "roostd knows it")
     slurm.run("scontrol", "release", held, user=ALICE)
     assert_runs(stack, held)
     array = slurm.submit("--array=0-2%1", "--gres=gpu:1")

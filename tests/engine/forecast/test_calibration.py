@@ -113,6 +113,17 @@ def test_starts_later_than_the_plays_went_stay_so_and_running_jobs_are_left_alon
     assert calibration.correct(alone).jobs == {JobId("r"): running}
 
 
+def test_no_correction_starts_a_job_before_its_begin_time() -> None:
+    calibration = learned([60.0, 120.0, 240.0])  # all of them sooner than was said
+    earliest_s = SAID.low_s
+    job = JobForecast(SAID, Quantiles(HOUR_S, 2 * HOUR_S, 3 * HOUR_S), None, earliest_s)
+    found = calibration.correct(Forecast(at_s=0.0, play_count=20, jobs={JobId("new"): job}))
+    start = found.jobs[JobId("new")].start
+    assert start is not None
+    assert start.low_s == start.median_s == earliest_s
+    assert found.jobs[JobId("new")].earliest_s == earliest_s
+
+
 def test_what_was_learned_survives_as_plain_data_and_damage_is_dropped() -> None:
     calibration = learned([60.0, HOUR_S])
     counts = calibration.counts()

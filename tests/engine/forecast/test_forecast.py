@@ -1,6 +1,7 @@
 """Quantiles over plays: deterministic with a seed, ordered, and wide where little is known."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import islice
 from math import inf
 from typing import Any
@@ -64,7 +65,34 @@ def test_of_twenty_plays_the_second_and_the_last_but_one_are_nearly_the_bounds()
 
 def outcome(start_s: float, until_s: float = 1e6) -> Outcome:
     start = np.array([start_s])
-    return Outcome(until_s, start, start + 1.0, np.zeros(0))
+    return Outcome(until_s, start, start + 1.0)
+
+
+def test_the_end_of_a_running_job_is_not_a_matter_of_the_draws() -> None:
+    found = snapshot(
+        free=[0], wishes=[], running=[running("r", (0, 1))], running_times=[any_time()]
+    )
+    few, many = (of(found, draws=draws, seed=draws).jobs[JobId("r")].end for draws in (3, 20))
+    assert few == many
+    assert few.low_s < few.median_s < few.high_s
+
+
+def test_a_running_job_that_is_slow_ends_later() -> None:
+    slow = replace(running("r", (0, 1)), speed_frac=0.5)
+    ends = [
+        of(snapshot(free=[0], wishes=[], running=[job], running_times=[any_time()]))
+        .jobs[JobId("r")]
+        .end
+        for job in (running("r", (0, 1)), slow)
+    ]
+    assert ends[1].median_s == pytest.approx(2.0 * ends[0].median_s)
+
+
+def test_a_job_with_a_begin_time_says_so() -> None:
+    later = replace(waiting(1), not_before_s=1_600.0)
+    found = of(snapshot(free=[1], wishes=[wish(1)], waiting=[later, waiting(2)]))
+    assert found.jobs[JobId("1")].earliest_s == 600.0
+    assert found.jobs[JobId("2")].earliest_s == 0.0
 
 
 def test_bounds_of_few_plays_are_wider_than_what_they_show() -> None:

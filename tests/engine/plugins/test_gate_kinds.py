@@ -9,6 +9,7 @@ from roost_engine.plugins.gate_kinds import gate_numbers, make_gate
 from roost_engine.plugins.stacks import GateKind
 from roost_engine.policies.heuristics import OpenGate
 from roost_engine.policies.protocols import GatePolicy
+from roost_engine.policies.slots import name_of
 
 
 @pytest.mark.parametrize(
@@ -22,6 +23,11 @@ from roost_engine.policies.protocols import GatePolicy
 )
 def test_each_kind_makes_its_gate(kind: GateKind, gate: type[GatePolicy]) -> None:
     assert type(make_gate(gate_numbers(kind)).gate) is gate
+
+
+@pytest.mark.parametrize("kind", list(GateKind))
+def test_a_gate_has_the_name_of_its_kind(kind: GateKind) -> None:
+    assert name_of(make_gate(gate_numbers(kind)).gate) == kind
 
 
 def test_only_the_gate_that_spares_uplinks_waits_for_a_rack_because_of_them() -> None:

@@ -25,6 +25,7 @@ def test_agents_may_be_kept_from_forwarding() -> None:
         ("fifo+strict+model:/none.onnx", "/none.onnx: none.json cannot be read"),
         ("fifo+strict+patient-model:", "names no file of its model; want model:FILE"),
         ("selector:/none.onnx+strict", "/none.onnx: none.json cannot be read"),
+        ("fifo+consolidation:/none.onnx", "/none.onnx: none.json cannot be read"),
     ],
 )
 def test_a_model_that_cannot_be_loaded_is_named(name: str, complaint: str) -> None:

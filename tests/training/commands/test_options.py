@@ -11,6 +11,9 @@ from roost_train.commands import options
     ("add", "argv"),
     [
         (options.add_distil, ["--output", "d", "--steps", "-1"]),
+        (options.add_distil, ["--output", "d", "--seed", "-1"]),
+        (options.add_interference, ["--data", "d", "--seed", "4294967296"]),
+        (options.add_graph, ["--output", "d", "--seed", "1.5"]),
         (options.add_pairs, ["--commands", "c", "--out", "o", "--seconds", "0"]),
         (options.add_pairs, ["--commands", "c", "--out", "o", "--settle", "nan"]),
     ],

@@ -35,6 +35,15 @@ def test_damaged_checkpoints_are_refused(tmp_path: Path) -> None:
         read_checkpoint(path)
 
 
+def test_a_full_disk_is_an_error_of_the_system_and_leaves_the_old_file(tmp_path: Path) -> None:
+    path = tmp_path / "last.pt"
+    write_checkpoint(path, {"net": 1})
+    (tmp_path / "last.part").symlink_to("/dev/full")
+    with pytest.raises(OSError, match="No space left on device"):
+        write_checkpoint(path, {"net": torch.zeros(100_000)})
+    assert read_checkpoint(path) == {"net": 1}
+
+
 def test_weights_that_changed_on_the_disk_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "last.pt"
     numbers = torch.arange(1000.0)

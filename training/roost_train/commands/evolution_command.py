@@ -10,6 +10,7 @@ from roost_sim.clusters.cluster_file import load_cluster
 from roost_sim.sweeps.process_engine import core_count
 from roost_sim.traces.formats import load_trace
 from roost_train.commands.interruption import stopped
+from roost_train.commands.options import seed
 from roost_train.errors import TrainError
 
 _DEFAULT_GENERATIONS = 60
@@ -47,7 +48,7 @@ def add_evolve(evolve: argparse.ArgumentParser) -> None:
     evolve.add_argument(
         "--processes", type=int, metavar="N", help="cores to simulate on (default: all)"
     )
-    evolve.add_argument("--seed", type=int, default=0, help="seeds every random draw (default 0)")
+    evolve.add_argument("--seed", type=seed, default=0, help="seeds every random draw (default 0)")
     evolve.set_defaults(command=run_evolve)
 
 

@@ -17,6 +17,13 @@ _SEED_HELP = "seeds every random draw (default 0)"
 _FILES_HELP = "folder for the model's two files"
 
 
+def seed(text: str) -> int:
+    """Return a seed from the command line: scikit-learn takes 32 bits, the others more."""
+    if not (text.isdecimal() and len(text) <= 10 and int(text) < 1 << 32):
+        raise argparse.ArgumentTypeError(f"{text}: want 0 to {(1 << 32) - 1}")
+    return int(text)
+
+
 def steps(text: str) -> int:
     """Return a number of steps from the command line."""
     if not text.isdecimal() or int(text) < 1:
@@ -47,7 +54,7 @@ def add_verify(verify: argparse.ArgumentParser) -> None:
 
 def add_distil(distil: argparse.ArgumentParser) -> None:
     """Add the options of `distil`."""
-    distil.add_argument("--seed", type=int, default=0, help=_SEED_HELP)
+    distil.add_argument("--seed", type=seed, default=0, help=_SEED_HELP)
     distil.add_argument(
         "--steps", type=steps, default=DEFAULT_STEPS, help="training steps (default %(default)s)"
     )
@@ -82,7 +89,7 @@ def add_interference(interference: argparse.ArgumentParser) -> None:
         help=f"{_FILES_HELP} (default: judge only, write nothing)",
     )
     interference.add_argument(
-        "--seed", type=int, default=0, help="seeds the split into training and test (default 0)"
+        "--seed", type=seed, default=0, help="seeds the split into training and test (default 0)"
     )
     interference.add_argument("--json", action="store_true", help="figures as JSON")
 
@@ -128,7 +135,7 @@ def add_pairs(pairs: argparse.ArgumentParser) -> None:
 
 def add_graph(graph: argparse.ArgumentParser) -> None:
     """Add the options of `graph`."""
-    graph.add_argument("--seed", type=int, default=0, help=_SEED_HELP)
+    graph.add_argument("--seed", type=seed, default=0, help=_SEED_HELP)
     graph.add_argument(
         "--worlds",
         type=int,
@@ -173,7 +180,7 @@ def add_runtimes(runtimes: argparse.ArgumentParser) -> None:
         default=DEFAULT_EPOCHS,
         help="passes over the jobs at most (default %(default)s)",
     )
-    runtimes.add_argument("--seed", type=int, default=0, help=_SEED_HELP)
+    runtimes.add_argument("--seed", type=seed, default=0, help=_SEED_HELP)
     runtimes.add_argument("--json", action="store_true", help="figures as JSON")
 
 
@@ -198,4 +205,4 @@ def add_warmstart(warmstart: argparse.ArgumentParser) -> None:
     warmstart.add_argument(
         "--jobs", type=int, metavar="N", help="the first N jobs only (default: all)"
     )
-    warmstart.add_argument("--seed", type=int, default=0, help=_SEED_HELP)
+    warmstart.add_argument("--seed", type=seed, default=0, help=_SEED_HELP)

@@ -1,6 +1,7 @@
 """Checkpoints of a training: written whole or not at all; reading one executes nothing in it."""
 
 from collections.abc import Mapping
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 from zipfile import ZipFile
@@ -16,9 +17,14 @@ def write_checkpoint(path: Path, state: Mapping[str, Any]) -> None:
     Args:
         path: of the file.
         state: tensors and plain data, by name.
+
+    Raises:
+        OSError: the disk does not take it.
     """
+    content = BytesIO()  # on a full disk torch itself raises RuntimeError, and names no cause
+    torch.save(dict(state), content)
     beside = path.with_suffix(".part")
-    torch.save(dict(state), beside)
+    beside.write_bytes(content.getbuffer())
     beside.replace(path)
 
 

@@ -348,8 +348,14 @@ function linkWords([, pairs]) {
   return [...counts].map(([symbol, count]) => `${symbol} between ${count} ${count === 1 ? "pair" : "pairs"}`).join(", ") || "one GPU";
 }
 
+function startWords(start) {
+  const until = start.high_s === undefined ? "or later" : `to ${duration(start.high_s)}`;
+  return start.median_s === undefined ? `in ${duration(start.low_s)} at the earliest` : `in ${duration(start.median_s)} (four in five: ${duration(start.low_s)} ${until})`;
+}
+
 function jobDetail(found) {
-  const job = found.job, word = job.state.replace("JOB_STATE_", "").toLowerCase().replace("_", " ");
+  const job = found.job, start = found.expected_start;
+  const word = job.state === "JOB_STATE_LET_GO" ? "left to Slurm" : job.state.replace("JOB_STATE_", "").toLowerCase();
   const waits = isWaiting(job);
   const facts1 = facts([
     ["Partition", job.partition], ["GPUs", job.gpu_count || ""], ["User id", job.user_id], [waits ? "Has waited" : "Waited", job.gpu_count ? duration(job.waited_s) : ""],
@@ -361,6 +367,7 @@ function jobDetail(found) {
     ["Standing pin", job.standing ? `waits in Slurm for ${placeText(job.standing.shares)}` : ""],
     ["Decided within", job.wait_left_s === undefined ? "" : duration(job.wait_left_s)],
     ["Position", found.turn ? `${found.turn.position} of ${found.turn.of_count} in the order ${found.turn.order}; ${found.turn.slurm_position} by Slurm's priority` : ""],
+    ["Expected start", start ? startWords(start) : ""],
     ["Expected run", found.expected_run ? `${duration(found.expected_run.median_s)} (four in five: ${duration(found.expected_run.low_s)} to ${duration(found.expected_run.high_s)})` : ""],
     ["If apart", found.sensitivity ? `speed ${Math.round(100 * found.sensitivity.rack_frac)} % in one rack, ${Math.round(100 * found.sensitivity.across_frac)} % across racks (${found.sensitivity.source})` : ""],
     ["Speed now", found.achieved && found.achieved.speed_frac !== undefined ? `${Math.round(100 * found.achieved.speed_frac)} % of its closest GPUs' (${found.achieved.source})` : ""],

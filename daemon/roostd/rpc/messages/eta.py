@@ -70,9 +70,13 @@ def _forecast(state: DaemonState) -> Forecast:
 def _known(state: DaemonState, found: Forecast, job_id: JobId) -> JobForecast:
     """Return what is expected of one job."""
     if job_id in state.unmanaged:
+        left = state.unmanaged[job_id]
+        if left.is_blocked:
+            raise NoForecast(
+                f"job {job_id} has no forecast: {left.reason}; it gets one once that has changed"
+            )
         raise NoForecast(
-            f"job {job_id} is left to Slurm: {state.unmanaged[job_id].reason}; "
-            f"ask squeue --start -j {job_id}"
+            f"job {job_id} is left to Slurm: {left.reason}; ask squeue --start -j {job_id}"
         )
     if job_id in state.left_queue:
         raise NoForecast(f"job {job_id} has left Slurm's queue; ask sacct -j {job_id}")
@@ -81,6 +85,8 @@ def _known(state: DaemonState, found: Forecast, job_id: JobId) -> JobForecast:
         raise NoForecast(f"job {job_id} has ended")
     if record.state is JobState.RELEASED:
         raise NoForecast(f"job {job_id} was released to Slurm; ask squeue --start -j {job_id}")
+    if not isinstance(record, JobRecord) and not any(each.gpu_indices for each in record.shares):
+        raise NoForecast(f"job {job_id} asks for no GPUs; there are forecasts of GPU jobs only")
     if job_id not in found.jobs:
         next_s = state.config.eta.interval_s
         raise NoForecast(f"job {job_id} came after the last forecast; ask again in {next_s:g} s")

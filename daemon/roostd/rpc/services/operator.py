@@ -27,12 +27,13 @@ class OperatorService(pb_grpc.OperatorServicer):
     def __init__(self, state: DaemonState, access: Access | None = None) -> None:
         self._state, self._access = state, access or EveryJob()
         self._readings = Readings()
+        self._statuses = Readings()  # short ones, which must not wait for a crowd of long lists
 
     async def GetStatus(self, request: pb.GetStatusRequest, context: Context) -> pb.Status:
         """See operator.proto."""
         ask = self._state.ask_slurm
         is_silent = request.ask_slurm and ask is not None and not await ask()
-        async with self._readings.begin():
+        async with self._statuses.begin():
             found = daemon_status.status(self._state)
         if is_silent:
             found.slurm_fault = found.slurm_fault or "slurmctld did not answer within seconds"

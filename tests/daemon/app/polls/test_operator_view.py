@@ -107,7 +107,7 @@ async def test_a_left_job_that_is_gone_unseen_is_remembered_until_its_number_com
 
     site.slurm.end(held)
     await site.look()
-    assert site.state.left_queue[held].reason == "is held"
+    assert site.state.left_queue[held].reason == "is held: scontrol release frees it"
     again = replace(site.state.left_queue[held], reason="of the job that had the number before")
     (next_one,) = site.slurm.submit(gpus_per_node=1, partition="debug")
     site.state.left_queue[next_one] = again

@@ -97,6 +97,19 @@ def test_a_job_that_slurm_places(parts: Parts) -> None:
         eta.response(parts.state, JobId("8"))
 
 
+def test_a_held_job_is_not_said_to_be_left_to_slurm(parts: Parts) -> None:
+    parts.state.unmanaged[JobId("8")] = UnmanagedJob(reason="is held", is_blocked=True)
+    with pytest.raises(NoForecast, match="job 8 has no forecast: is held; it gets one once"):
+        eta.response(parts.state, JobId("8"))
+
+
+def test_a_job_without_gpus_is_not_told_to_ask_again(parts: Parts) -> None:
+    cpus_only = (share("n1"),)
+    parts.state.engine.step(JobStarted(at_s=110.0, job_id=JobId("9"), shares=cpus_only))
+    with pytest.raises(NoForecast, match="job 9 asks for no GPUs"):
+        eta.response(parts.state, JobId("9"))
+
+
 def test_before_the_first_forecast_and_when_there_are_none(parts: Parts) -> None:
     parts.state.forecast = None
     with pytest.raises(NoForecast, match="no forecast yet: the first one takes up to 30 s"):

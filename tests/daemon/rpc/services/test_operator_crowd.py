@@ -99,6 +99,19 @@ async def test_answers_do_not_meet_in_a_turn(
         assert turns[0] >= 5
 
 
+async def test_the_status_does_not_wait_for_the_lists_of_others(
+    crowd: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(slices, "SLICE_S", 0.0)
+    service = OperatorService(crowd.state)
+    lists = asyncio.gather(*(all_jobs(service) for _ in range(5)))
+    await asyncio.sleep(0)
+    status = await service.GetStatus(pb.GetStatusRequest(), NO_CONTEXT)
+    assert status.waiting_job_count == JOB_COUNT - 1
+    assert not lists.done()
+    await lists
+
+
 async def test_whose_a_job_is_costs_no_look_at_the_queue(
     crowd: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
