@@ -248,6 +248,14 @@ class DaemonState:
     ask_slurm: Callable[[], Awaitable[bool]] | None = None
     find_past: Callable[[JobId], Awaitable[tuple[PastJob, Place | None] | None]] | None = None
 
+    def user_of(self, job_id: JobId) -> int | None:
+        """Return the user of a job; None: there is no such job, or Slurm has not named its user."""
+        gone, record = self.left_queue.get(job_id), self.engine.managed(job_id)
+        owner = self.owners.get(job_id) or (None if gone is None else gone.owner)
+        if owner is not None:
+            return owner.user_id
+        return None if record is None else record.spec.user_id
+
     def job_of(self, slurm_job_id: int) -> JobId:
         """Return the JobId of one of Slurm's numeric ids."""
         return self.job_ids.get(slurm_job_id, JobId(str(slurm_job_id)))

@@ -37,6 +37,7 @@ from roost_slurm.text import (
     scontrol,
     squeue,
     stamp,
+    times,
     tres,
 )
 from roost_slurm.text.tres import TresError
@@ -116,8 +117,8 @@ def _parsers() -> Iterator[Target]:
 
 _SHORT_TEXTS: tuple[tuple[str, Callable[[str], object], tuple[str, ...]], ...] = (
     ("tasks", squeue.parse_tasks, ("1-3,7%2", "0-9:3", "5")),
-    ("time", squeue.parse_time, ("2026-01-02T03:04:05", "N/A")),
-    ("limit", squeue.parse_limit, ("1-02:03:04", "UNLIMITED", "30:00")),
+    ("time", times.parse_time, ("2026-01-02T03:04:05", "N/A")),
+    ("limit", times.parse_limit, ("1-02:03:04", "UNLIMITED", "30:00")),
     ("gres", tres.parse_gres, ("gres/gpu:g2:1,gres/gpu:g3:1", "gres:gpu:a100:4,gres:shard:2")),
     ("tres", tres.parse_tres, ("cpu=4,mem=8G,gres/gpu:a100=2", "billing=5")),
     ("indices", tres.parse_indices, ("0-3,6", "gpu:g2:1(IDX:2)")),

@@ -21,8 +21,9 @@ from roost_slurm.text.reservations import parse_reservations
 from roost_slurm.text.scheduling import parse_scheduling
 from roost_slurm.text.scontrol import parse_config, parse_jobs, parse_nodes, parse_racks
 from roost_slurm.text.shadow_question import parse_answer
-from roost_slurm.text.squeue import parse_limit, parse_queue, parse_tasks, parse_time
+from roost_slurm.text.squeue import parse_queue, parse_tasks
 from roost_slurm.text.stamp import advice, parse_stamp
+from roost_slurm.text.times import parse_limit, parse_time
 from roost_slurm.text.tres import (
     allocated_gpus,
     parse_counts,

@@ -32,7 +32,7 @@ class LogLines:
 
     def __init__(self, stream: TextIO | None) -> None:
         self.dropped_count = 0
-        self._untold_count = 0
+        self._unreported_count = 0
         self._descriptor = None if stream is None else stream.fileno()
         self._queue: deque[bytes] = deque()
         self._queued_bytes = 0
@@ -66,7 +66,7 @@ class LogLines:
                 return len(text)
             if self._queued_bytes + len(line) > MOST_QUEUED_BYTES:
                 self.dropped_count += 1
-                self._untold_count += 1
+                self._unreported_count += 1
                 return len(text)
             self._queue.append(line)
             self._queued_bytes += len(line)
@@ -81,7 +81,7 @@ class LogLines:
             rest = memoryview(batch)
             while rest:
                 rest = rest[self._written(rest) :]
-            self._tell_dropped()
+            self._report_dropped()
 
     def _next_batch(self) -> bytes:
         """Wait for lines and take them; none: the stream is closed."""
@@ -105,8 +105,8 @@ class LogLines:
                     return len(rest)
             return 0
 
-    def _tell_dropped(self) -> None:
+    def _report_dropped(self) -> None:
         with self._changed:
-            count, self._untold_count = self._untold_count, 0
+            count, self._unreported_count = self._unreported_count, 0
         if count:
             _log.warning("log_lines_dropped", count=count)

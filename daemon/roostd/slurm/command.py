@@ -10,10 +10,11 @@ from pathlib import Path
 
 from roost_engine.domain.errors import SlurmRefused, SlurmTimeout
 from roost_engine.domain.model import JobId
-from roost_slurm.text.commands import ENVIRONMENT, Argv
+from roost_slurm.text.commands import ENVIRONMENT, Argv, job_list
 
-IDS_PER_CALL = 400  # stays far below the kernel's limit for one argument, 128 KiB
-TASKS_PER_CALL = 10_000  # of one array; likewise, also where no two of them follow each other
+IDS_PER_CALL = 400
+TASKS_PER_CALL = 10_000  # of an array whose list of tasks is longer than this:
+LONGEST_LIST = 100_000  # characters; the kernel's limit for one argument is 128 KiB
 _PROGRAMS = ("scontrol", "squeue", "sinfo", "sacctmgr", "sbatch", "scancel")
 # sbatch takes --uid from root only, and asks getuid() for that. slurmctld learns the true user from
 # munged, and accepts the same from SlurmUser.
@@ -123,14 +124,21 @@ def _by_call(job_ids: Sequence[JobId]) -> Iterator[Sequence[JobId]]:
     groups = chain(([one] for one in singles), arrays.values())
     ids: list[JobId] = []
     for group in groups:
-        for start in range(0, len(group), TASKS_PER_CALL):
-            part = group[start : start + TASKS_PER_CALL]
+        for part in _parts(group):
             if ids and len(ids) + len(part) > IDS_PER_CALL:
                 yield ids
                 ids = []
-            ids = [*ids, *part]
+            ids += part
     if ids:
         yield ids
+
+
+def _parts(group: list[JobId]) -> Iterator[list[JobId]]:
+    """Yield the tasks of an array: all of them, unless the kernel refuses so long an argument."""
+    is_long = len(group) > TASKS_PER_CALL and len(job_list(group)) > LONGEST_LIST
+    step = TASKS_PER_CALL if is_long else len(group)
+    for start in range(0, len(group), step):
+        yield group[start : start + step]
 
 
 async def _spawn(command: Argv, env: Mapping[str, str]) -> asyncio.subprocess.Process:

@@ -143,8 +143,7 @@ class _Reading:
         if job_id in self._site.handed_over:
             self._unmanaged[job_id] = self._site.handed_over[job_id][:LONGEST_REASON]
             return
-        record = job.number if job.array_number is None else job.array_number
-        if record in self._site.opened and not is_pinned_comment(job.admin_comment):
+        if self._is_opened(job):
             self._unmanaged[job_id] = OPENED
             return
         known = self._unchanged(job, job_id)
@@ -177,6 +176,11 @@ class _Reading:
             spec = replace(spec, excluded_nodes=tuple(sorted(excluded)))
         spec = self._with_steady_facts(spec)
         self._waiting[job_id] = self._with_precedence(spec, job)
+
+    def _is_opened(self, job: QueuedJob) -> bool:
+        if job.restart_count or is_pinned_comment(job.admin_comment):
+            return False
+        return job.submission_number in self._site.opened
 
     def _read(self, job: QueuedJob, job_id: JobId) -> JobSpec | Unmanaged:
         """Read a job; of the tasks of an array's record, which differ in their id alone, the first.

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from roost_slurm.text.limits import whole_number
-from roost_slurm.text.squeue import parse_limit
+from roost_slurm.text.times import parse_limit
 
 _PAIR = re.compile(r"(?:^|\s)([A-Za-z]+)=(\S*)")
 _NO_NUMBER = frozenset({"UNLIMITED", "INFINITE", ""})

@@ -8,7 +8,7 @@ import contextlib
 from dataclasses import dataclass
 from math import isfinite
 
-from roost_slurm.text.squeue import parse_limit
+from roost_slurm.text.times import parse_limit
 
 FIELDS = ("Name", "Preempt", "PreemptMode", "Flags", "LimitFactor", "PreemptExemptTime")
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from roost_slurm.text.hostlist import HostlistError, expand
-from roost_slurm.text.squeue import parse_time
+from roost_slurm.text.times import parse_time
 from roost_slurm.text.tres import TresError, parse_indices, parse_tres
 
 _PAIR = re.compile(r"(?:^|\s)([A-Za-z]+)=(\S*)")

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from roost_slurm.text.limits import whole_number
 from roost_slurm.text.scontrol import config_row
-from roost_slurm.text.squeue import parse_limit
+from roost_slurm.text.times import parse_limit
 
 _ABSENT = frozenset({"", "(null)", "none"})
 

@@ -17,6 +17,7 @@ from roost_slurm.text.hostlist import HostlistError, expand
 from roost_slurm.text.limits import LONGEST_COMMENT, MOST_HOSTS, uint32, whole_number
 from roost_slurm.text.squeue import HOLDING, SlurmJobState
 from roost_slurm.text.tres import (
+    ABSENT,
     Gres,
     TresError,
     allocated_gpus,
@@ -29,7 +30,6 @@ from roost_slurm.text.tres import (
     shared_gpus,
 )
 
-_ABSENT = frozenset({"", "N/A", "(null)", "None"})
 _PAIR = re.compile(r"(?:^|\s)([A-Za-z][A-Za-z/:]*)=(\S*)")
 _NODES = re.compile(r"(?:^|\s)Nodes=(\S+) CPU_IDs=(\S*) Mem=(\d+) GRES=(\S*)")
 _RECORD = re.compile(r"^JobId=(\d{1,10}) ", re.MULTILINE | re.ASCII)
@@ -199,7 +199,7 @@ def _parse_job(number: int, record: str) -> JobDetail | None:
             max_node_count=uint32(most) if most else None,
             excluded_nodes=_text(row["ExcNodeList"]),
             required_nodes=_text(row["ReqNodeList"]),
-            tres={key: row[key] for key in _TRES if row.get(key, "") not in _ABSENT},
+            tres={key: row[key] for key in _TRES if row.get(key, "") not in ABSENT},
             memory_per_node_bytes=_memory(row.get("MinMemoryNode", "0")),
             memory_per_cpu_bytes=_memory(row.get("MinMemoryCPU", "0")),
             sockets_per_node=uint32(sockets) if sockets.isdecimal() else None,
@@ -394,4 +394,4 @@ def _state(text: str) -> SlurmJobState:
 
 
 def _text(text: str) -> str:
-    return "" if text in _ABSENT else text
+    return "" if text in ABSENT else text

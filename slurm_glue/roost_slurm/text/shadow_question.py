@@ -15,8 +15,9 @@ from math import ceil
 from roost_slurm.text.commands import Argv
 from roost_slurm.text.hostlist import HostlistError, expand
 from roost_slurm.text.scontrol import JobDetail
-from roost_slurm.text.squeue import QueuedJob, parse_time
+from roost_slurm.text.squeue import QueuedJob
 from roost_slurm.text.stamp import parse_stamp
+from roost_slurm.text.times import parse_time
 from roost_slurm.text.tres import GPU, Gres, TresError, parse_gres
 
 SHADOW = "roost:shadow"  # the comment by which job_submit.lua knows a question

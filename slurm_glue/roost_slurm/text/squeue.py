@@ -10,11 +10,11 @@ import re
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from enum import StrEnum
 
-from roost_slurm.text.limits import LAST_EPOCH_S, MOST_TASKS, uint32
-from roost_slurm.text.tres import parse_indices, parse_memory_bytes, parse_tres
+from roost_slurm.text.limits import MOST_TASKS, uint32
+from roost_slurm.text.times import parse_limit, parse_time
+from roost_slurm.text.tres import ABSENT, parse_indices, parse_memory_bytes, parse_tres
 
 SEPARATOR = "\x1f"
 # In the order of the columns. Every name is known to 22.05 and later; an unknown one would make
@@ -68,10 +68,7 @@ _TRES = (  # scontrol's name of a request field, and squeue's
     ("CpusPerTres", "cpus-per-tres"),
     ("MemPerTres", "mem-per-tres"),
 )
-_ABSENT = frozenset({"", "N/A", "(null)", "None"})
 _TASK = re.compile(r"\d{1,9}", re.ASCII)
-_LIMIT = re.compile(r"(?:(?:(\d{1,20})-)?(\d{1,20}):)?(\d{1,20}):(\d{1,20})", re.ASCII)
-_BEYOND_DATETIME = re.compile(r"\d{5,20}-\d\d-\d\dT\d\d:\d\d:\d\d", re.ASCII)
 
 
 class SlurmJobState(StrEnum):
@@ -171,6 +168,11 @@ class QueuedJob:
         if len(self.task_ids) < 2:
             return self.job_ids[0]
         return f"{self.array_number}_{self.task_ids[0]}"
+
+    @property
+    def submission_number(self) -> int:
+        """The number that sbatch printed: of the array, or the job's own."""
+        return self.number if self.array_number is None else self.array_number
 
     @property
     def is_pending(self) -> bool:
@@ -316,7 +318,7 @@ def _parse_line(line: str) -> QueuedJob | None:
 
 def _job(row: dict[str, str]) -> QueuedJob:
     number = uint32(row["JobID"])
-    is_array = row["ArrayTaskID"] not in _ABSENT
+    is_array = row["ArrayTaskID"] not in ABSENT
     task_ids = parse_tasks(row["ArrayTaskID"]) if is_array else ()
     memory = parse_tres(row["tres-alloc"]).get("mem")
     return QueuedJob(
@@ -339,7 +341,7 @@ def _job(row: dict[str, str]) -> QueuedJob:
         cpu_count=uint32(row["NumCPUs"].partition("-")[0]),
         cpus_per_task=_number(row["cpus-per-task"]),
         tasks_per_node=_number(row["NTPerNode"]) or None,
-        tres=tuple((name, row[field]) for name, field in _TRES if row[field] not in _ABSENT),
+        tres=tuple((name, row[field]) for name, field in _TRES if row[field] not in ABSENT),
         tres_total=_text(row["tres-alloc"]),
         memory_bytes=None if memory is None else parse_memory_bytes(memory),
         required_nodes=_text(row["ReqNodes"]),
@@ -356,33 +358,6 @@ def _job(row: dict[str, str]) -> QueuedJob:
     )
 
 
-def parse_time(text: str) -> float | None:
-    """Read a time printed under TZ=UTC0; None where Slurm has none (N/A, Unknown).
-
-    A time after the year 9999, which a user's --begin or time limit may lead to, is LAST_EPOCH_S.
-    """
-    if text in _ABSENT or text == "Unknown":
-        return None
-    if _BEYOND_DATETIME.fullmatch(text):
-        return float(LAST_EPOCH_S)
-    return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
-
-
-def parse_limit(text: str) -> float | None:
-    """Read a time limit, `1-00:00:00` or `5:00`; None where there is none.
-
-    Raises:
-        ValueError: anything else.
-    """
-    if text in ("UNLIMITED", "NOT_SET", "Partition_Limit", "INVALID", *_ABSENT):
-        return None
-    match = _LIMIT.fullmatch(text)
-    if match is None:
-        raise ValueError(f"{text!r} is no time limit")
-    days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
-    return float(((days * 24 + hours) * 60 + minutes) * 60 + seconds)
-
-
 def _state(text: str) -> SlurmJobState:
     return SlurmJobState(text) if text in SlurmJobState.__members__ else SlurmJobState.OTHER
 
@@ -394,7 +369,7 @@ def _nice(text: str) -> int:
 
 
 def _text(text: str) -> str:
-    return "" if text in _ABSENT else text
+    return "" if text in ABSENT else text
 
 
 def _number(text: str) -> int | None:

@@ -20,7 +20,7 @@ from roost_slurm.text.limits import (
 GPU = "gpu"
 SEAT_TOKEN = "gputoken"  # where GPUs have second seats: each GPU of a plain request takes one
 _KINDS = "gs"  # first letter of a GPU's type, by seat
-_ABSENT = frozenset({"", "N/A", "(null)", "None"})
+ABSENT = frozenset({"", "N/A", "(null)", "None"})  # what Slurm prints where a field has no value
 _PLAIN = frozenset({"cpu", "mem", "node", "billing", "energy"})
 _PREFIX = re.compile(r"^gres[:/]")
 # A kind is not a bare number. The look-ahead says so without trying every split of a long text.
@@ -74,7 +74,7 @@ def parse_gres(text: str) -> tuple[Gres, ...]:
     Raises:
         TresError: an entry has no name, its count is no number, or the text is absurdly long.
     """
-    if text in _ABSENT:
+    if text in ABSENT:
         return ()
     if len(text) > LONGEST_REQUEST:
         raise TresError(text, f"a request of at most {LONGEST_REQUEST} characters")
@@ -216,7 +216,7 @@ def parse_indices(text: str) -> tuple[int, ...]:
 
 def parse_tres(text: str) -> dict[str, str]:
     """Read `cpu=4,mem=2000M,node=1` into a dictionary; empty where there is none."""
-    if text in _ABSENT:
+    if text in ABSENT:
         return {}
     pairs = (item.partition("=") for item in text.split(","))
     return {name: value for name, equals, value in pairs if equals}

@@ -139,5 +139,11 @@ async def test_the_tasks_of_an_array_are_updated_in_one_call() -> None:
     few = [JobId(f"8_{task}") for task in range(20)]
     (call,) = await calls_for([*singles, *few])
     assert set(call) == {*singles, *few}
-    many = [JobId(f"9_{task}") for task in range(TASKS_PER_CALL + 1)]
-    assert list(map(len, await calls_for(many))) == [TASKS_PER_CALL, 1]
+
+
+async def test_the_tasks_of_an_array_are_split_only_where_their_list_is_too_long() -> None:
+    """slurmctld would give each task of a part a record of its own."""
+    many = [JobId(f"9_{task}") for task in range(2 * TASKS_PER_CALL)]
+    assert await calls_for(many) == [many]
+    apart = [JobId(f"9_{task}") for task in range(0, 3_900_000, 300)]
+    assert list(map(len, await calls_for(apart))) == [TASKS_PER_CALL, 3_000]

@@ -20,15 +20,9 @@ from roost_slurm.text.commands import release
 from roost_slurm.text.hostlist import HostlistError
 from roost_slurm.text.limits import LAST_EPOCH_S, MOST_HOSTS, MOST_INDICES, MOST_TASKS
 from roost_slurm.text.scontrol import parse_jobs
-from roost_slurm.text.squeue import (
-    FIELDS,
-    SEPARATOR,
-    QueuedJob,
-    parse_limit,
-    parse_queue,
-    parse_time,
-)
+from roost_slurm.text.squeue import FIELDS, SEPARATOR, QueuedJob, parse_queue
 from roost_slurm.text.stamp import parse_stamp
+from roost_slurm.text.times import parse_limit, parse_time
 from roost_slurm.text.tres import TresError, parse_gres, parse_indices, parse_memory_bytes
 
 DIGITS = st.integers(1, 6_000).map(lambda count: "9" * count)

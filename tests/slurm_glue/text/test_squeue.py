@@ -7,10 +7,8 @@ from roost_slurm.text.squeue import (
     QueuedJob,
     QueueReader,
     SlurmJobState,
-    parse_limit,
     parse_queue,
     parse_tasks,
-    parse_time,
 )
 from roost_slurm.text.tres import gpu_count, parse_counts, parse_gres
 
@@ -175,15 +173,14 @@ def test_empty_queue() -> None:
     assert parse_queue("").jobs == ()
 
 
-def test_tasks_limits_and_times() -> None:
+def test_the_tasks_of_an_array_are_read_without_its_limit() -> None:
     assert parse_tasks("0-2,5%2") == (0, 1, 2, 5)
-    assert parse_limit("1-02:03:04") == 93784.0
-    assert parse_limit("5:00") == 300.0
-    assert parse_limit("UNLIMITED") is None
-    assert parse_time("N/A") is None
-    assert parse_time("1970-01-02T00:00:00") == 86400.0
-    with pytest.raises(ValueError, match="no time limit"):
-        parse_limit("soon")
+
+
+def test_the_number_of_a_submission_is_that_of_its_array() -> None:
+    assert QueuedJob(number=8).submission_number == 8
+    task = QueuedJob(number=9, array_number=8, task_ids=(3,))
+    assert task.submission_number == 8
 
 
 @pytest.mark.parametrize("release", RELEASES)

@@ -149,7 +149,7 @@ class Applier:
         if (known := self._state.engine.known(job_id)) is not None:
             self._credentials.note(job_id, known)
 
-    async def renew(self, leased: Iterable[JobId]) -> None:
+    async def renew(self, leased: Sequence[JobId]) -> None:
         """Renew the leases of all waiting jobs that are due: see LeasePlan.
 
         A job that waits with a pin that the engine does not want gets its own request back, and its
@@ -162,6 +162,7 @@ class Applier:
         """
         async with self._tasks.alone():
             self._releases.retry()
+            self._releases.forget_opened(leased)
             waiting = [one async for one in Slices().over(leased) if self._is_waiting(one)]
             for job_id in waiting:
                 if job_id not in self._pinned or job_id in self._undecided:

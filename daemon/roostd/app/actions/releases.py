@@ -4,7 +4,7 @@ The pin of such a job is taken back first, or Slurm would start the job on these
 Slurm does not answer then, the job is released at a later renewal of the leases.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 
 import structlog
@@ -89,7 +89,8 @@ class Releases:
 
     def open_jobs(self, job_ids: Sequence[JobId]) -> None:
         """Let Slurm start leased jobs of Roost's as it likes; see short_runs."""
-        self._opened.update(job_ids)  # at once: a renewal may wait for its turn already
+        # At once: a renewal may wait for its turn already.
+        self._opened.update(self._without_work(job_ids))
         self._tasks.spawn(self._open(job_ids))
 
     def close_jobs(self, job_ids: Sequence[JobId]) -> None:
@@ -99,14 +100,29 @@ class Releases:
 
     async def _open(self, job_ids: Sequence[JobId]) -> None:
         async with self._tasks.alone():
-            with logged(self._metrics, "open"):
-                await self._slurm.let_start(job_ids)
-                _log.info("jobs_opened", count=len(job_ids), first_job_id=job_ids[0])
+            if due := self._without_work(job_ids):
+                with logged(self._metrics, "open"):
+                    await self._slurm.let_start(due)
+                    _log.info("jobs_opened", count=len(due), first_job_id=due[0])
 
     async def _close(self, job_ids: Sequence[JobId]) -> None:
         async with self._tasks.alone():
-            await self._leases.renew_first(job_ids)
-            _log.info("jobs_closed", count=len(job_ids), first_job_id=job_ids[0])
+            if due := self._without_work(job_ids):
+                await self._leases.renew_first(due)
+                _log.info("jobs_closed", count=len(due), first_job_id=due[0])
+
+    def _without_work(self, job_ids: Sequence[JobId]) -> list[JobId]:
+        """Return the jobs that are not pinned, nor worked on: a pin may come or go by that."""
+        pinned, busy = self._pinned, self._tasks
+        return [one for one in job_ids if one not in pinned and one not in busy]
+
+    def forget_opened(self, leased: Iterable[JobId]) -> None:
+        """Forget the opened jobs that the last poll has shown as such, or that are gone.
+
+        Args:
+            leased: the jobs that only their lease keeps from starting, by that poll.
+        """
+        self._opened.intersection_update(leased)
 
     def retry(self) -> None:
         """Release the jobs that were to be released and whose pins Slurm has not taken back."""
@@ -133,7 +149,8 @@ class Releases:
             self._eligible.discard(job_id)
             if self._has_pin(job_id) or self._keeps_types(job_id):
                 await self._take_pin_back(job_id, lease_s)
-            await self._slurm.release([job_id])
+            async with self._tasks.beside_others():  # its task may be in an array's record still
+                await self._slurm.release([job_id])
 
     async def _take_pin_back(self, job_id: JobId, lease_s: int) -> None:
         self._pinned.setdefault(job_id, None)  # until Slurm has done it: see `retry`

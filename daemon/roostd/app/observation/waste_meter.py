@@ -151,7 +151,7 @@ class WasteMeter:
 
     def _look_at_job(self, job_id: JobId, seen: _Seen, past_s: float) -> None:
         shares = self._state.engine.cluster.shares(job_id)
-        user_id = self._user_of(job_id)
+        user_id = self._state.user_of(job_id)
         if not shares or user_id is None:
             return
         lost = lost_frac(self._state, job_id) or 0.0
@@ -257,7 +257,7 @@ class WasteMeter:
         A GPU with shards, or of a reservation, counts as held by what is no job of Slurm.
         """
         holding = self._holders.get(gpu)
-        if holding is None or any(self._user_of(job_id) is None for job_id in holding):
+        if holding is None or any(self._state.user_of(job_id) is None for job_id in holding):
             return None
         return holding
 
@@ -283,13 +283,6 @@ class WasteMeter:
 
     def _live_report(self, name: NodeName) -> NodeReport | None:
         return self._state.board.live_report(name, self._state.config.telemetry.stale_after_s)
-
-    def _user_of(self, job_id: JobId) -> int | None:
-        owner = self._state.owners.get(job_id)
-        if owner is not None:
-            return owner.user_id
-        record = self._state.engine.managed(job_id)
-        return None if record is None else record.spec.user_id
 
     def _add(self, user_id: int | None, kind: str, gpu_s: float) -> None:
         if gpu_s > 0:

@@ -23,16 +23,16 @@ class SeenLimits:
         self._shares = SharesSeen(at_s=0.0, shares={})
         self._shares_read = AssocMgr()  # of which these are the shares
 
-    def apply(self, rules: SiteRules, shot: QueueSnapshot, at_s: float) -> Iterator[Event]:
+    def apply(self, rules: SiteRules, snapshot: QueueSnapshot, at_s: float) -> Iterator[Event]:
         """Apply a poll, and yield what has changed, as events.
 
         Args:
             rules: of the site.
-            shot: the queue, whose running jobs take of the limits.
+            snapshot: the queue, whose running jobs take of the limits.
             at_s: engine time.
         """
-        node_cpus = rules.node_cpus(shot.jobs, shot.details, shot.at_epoch_s)
-        quotas = QuotasSeen(at_s=at_s, free=rules.free(shot.jobs), node_cpus=node_cpus)
+        node_cpus = rules.node_cpus(snapshot.jobs, snapshot.details, snapshot.at_epoch_s)
+        quotas = QuotasSeen(at_s=at_s, free=rules.free(snapshot.jobs), node_cpus=node_cpus)
         if quotas != replace(self._quotas, at_s=at_s):
             yield quotas
         self._quotas = quotas

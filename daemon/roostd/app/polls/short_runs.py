@@ -5,6 +5,9 @@ Slurm's commands: a third of the throughput where jobs run for a second. A job o
 links, and what it takes from another job is over in seconds. So jobs of a kind whose last runs were
 all short are opened, while only such jobs wait: Slurm may start them. They keep the stamp of their
 lease, and get a lease again as soon as another job waits, or one of their kind runs longer.
+
+A requeued job is never opened: until its old credential has expired, two minutes after its end, a
+start on its old node may fail there, which drains the node; see OldCredentials.
 """
 
 from collections import deque
@@ -13,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from roost_engine.domain.actions import Action
-from roost_engine.domain.events import Event, JobEnded, JobStarted
+from roost_engine.domain.events import Event, JobEnded, JobQueued, JobStarted
 from roost_engine.domain.model import JobId, JobSpec
 from roost_slurm.text.squeue import QueuedJob
 from roost_slurm.text.stamp import parse_stamp
@@ -60,55 +63,64 @@ class ShortRuns:
     ) -> None:
         self._state, self._open, self._close = state, open_jobs, close_jobs
         self.opened: frozenset[int] = frozenset()
-        self._let: set[int] = set()  # those that were opened and are in the queue still
+        self._ever_opened: set[int] = set()  # those that were opened and are in the queue still
         self._runs: dict[Kind, _Runs] = {}
         self._kinds: dict[int, Kind] = {}  # of the arrays and jobs in the queue that may be opened
         self._calm_from_s = self._retry_s = 0.0  # engine time
 
     def is_opened(self, job_id: str) -> bool:
         """Return whether Slurm has started a job or a task by itself, and starts others like it."""
-        return bool(self.opened) and _number(JobId(job_id)) in self._let
+        return bool(self.opened) and _number(JobId(job_id)) in self._ever_opened
 
     def observe(self, event: Event, actions: Sequence[Action]) -> None:
         """Learn how long jobs run; see loop.StepObserver."""
-        if not isinstance(event, JobStarted | JobEnded):
-            return
-        kind = self._kinds.get(_number(event.job_id))
-        if kind is None:
-            return
-        runs = self._runs.setdefault(kind, _Runs())
-        if isinstance(event, JobStarted):
-            runs.since_s.setdefault(event.job_id, event.at_s)
-            return
-        seen_s = runs.since_s.pop(event.job_id, None)
-        if seen_s is not None:
-            reported = self._state.reported_runs.get(event.job_id)
-            began_s = None if reported is None else reported.started_s
-            ended_s = None if reported is None else reported.ended_s
-            runs.last_s.append((ended_s or event.at_s) - (began_s or seen_s))
+        match event:
+            case JobStarted():
+                if (runs := self._runs_of(event.job_id)) is not None:
+                    runs.since_s.setdefault(event.job_id, event.at_s)
+            case JobQueued():  # again, where it ran: that run says nothing of the next one
+                if (runs := self._runs_of(event.job.job_id)) is not None:
+                    runs.since_s.pop(event.job.job_id, None)
+            case JobEnded():
+                self._note_end(event)
+            case _:
+                pass
 
-    def review(self, shot: QueueSnapshot, view: SlurmQueueView) -> bool:
+    def _runs_of(self, job_id: JobId) -> _Runs | None:
+        kind = self._kinds.get(_number(job_id))
+        return None if kind is None else self._runs.setdefault(kind, _Runs())
+
+    def _note_end(self, event: JobEnded) -> None:
+        runs = self._runs_of(event.job_id)
+        seen_s = None if runs is None else runs.since_s.pop(event.job_id, None)
+        if runs is None or seen_s is None:
+            return
+        reported = self._state.reported_runs.get(event.job_id)
+        began_s = None if reported is None else reported.started_s
+        ended_s = None if reported is None else reported.ended_s
+        runs.last_s.append((ended_s or event.at_s) - (began_s or seen_s))
+
+    def review(self, snapshot: QueueSnapshot, view: SlurmQueueView) -> bool:
         """Open and close jobs by a poll; return whether anything has changed.
 
         Args:
-            shot: of the queue.
+            snapshot: of the queue.
             view: of the same poll.
         """
-        jobs = shot.jobs
+        jobs = snapshot.jobs
         now_s, before = self._state.clock.now_s(), self.opened
         found = self._openable(jobs, view, now_s) if self._may_open() else set[int]()
         if found is None:
             self._calm_from_s = now_s + _CALM_S
         self.opened = frozenset() if now_s < self._calm_from_s else frozenset(found or ())
         self._forget(jobs)
+        known = before
         if now_s >= self._retry_s:
-            # Where Slurm did not answer, or a lease was renewed in that moment.
-            leased = (job for job in jobs if _is_leased(job, shot.at_epoch_s))
-            before_open = before.difference(map(_record, leased))
             self._retry_s = now_s + _RETRY_S
-        else:
-            before_open = before
-        _update(self._open, jobs, self.opened - before_open)
+            if before:  # where Slurm did not answer, or a lease was renewed in that moment
+                leased = (job for job in jobs if _is_leased(job, snapshot.at_epoch_s))
+                known = before.difference(job.submission_number for job in leased)
+        _update(self._open, jobs, self.opened - known)
         _update(self._close, jobs, before - self.opened)
         return self.opened != before
 
@@ -127,14 +139,14 @@ class ShortRuns:
         for job in jobs:
             if not job.is_pending:
                 continue
-            number, first = _record(job), JobId(job.first_id)
+            number, first = job.submission_number, JobId(job.first_id)
             spec = view.waiting.get(first)
             if spec is None:
                 reason = view.blocked.get(first) or view.unmanaged.get(first)
                 if reason in (ARRAY_IS_FULL, OPENED) and self._runs_short(number, now_s):
                     found.add(number)
             elif spec.binding:
-                if not _is_simple(spec):
+                if not _is_simple(spec) or job.restart_count:
                     return None
                 self._kinds[number] = spec.user_id, spec.name, spec.partition
                 if not self._runs_short(number, now_s):
@@ -151,9 +163,9 @@ class ShortRuns:
 
     def _forget(self, jobs: Iterable[QueuedJob]) -> None:
         """Forget the jobs that have left the queue, and the kinds that came first."""
-        self._let |= self.opened
-        if self._let:
-            self._let &= set(map(_record, jobs))
+        self._ever_opened |= self.opened
+        if self._ever_opened:
+            self._ever_opened &= {job.submission_number for job in jobs}
         while len(self._kinds) > _LAST_COUNT:  # the ends of some that have left are yet to come
             del self._kinds[next(iter(self._kinds))]
         while len(self._runs) > _KIND_COUNT:
@@ -161,7 +173,10 @@ class ShortRuns:
 
 
 def _update(update: Update, jobs: Iterable[QueuedJob], numbers: frozenset[int]) -> None:
-    chosen = (job for job in jobs if job.is_pending and _record(job) in numbers)
+    if not numbers:
+        return
+    pending = (job for job in jobs if job.is_pending and not job.restart_count)
+    chosen = (job for job in pending if job.submission_number in numbers)
     if job_ids := [JobId(job_id) for job in chosen for job_id in job.job_ids]:
         update(job_ids)
 
@@ -172,10 +187,6 @@ def _is_leased(job: QueuedJob, at_epoch_s: float) -> bool:
         return False
     stamp = parse_stamp(job.admin_comment)
     return stamp is not None and stamp.begin_epoch_s is None
-
-
-def _record(job: QueuedJob) -> int:
-    return job.number if job.array_number is None else job.array_number
 
 
 def _number(job_id: JobId) -> int:

@@ -10,7 +10,7 @@ from roost_engine.forecast.forecast import INTERVAL_FRAC, Forecast, JobForecast,
 from roost_engine.job_record import JobRecord, JobState
 from roost_proto.v1 import operator_pb2 as pb
 from roostd.rpc.errors import NoForecast
-from roostd.rpc.messages.jobs import JOB_STATES, user_of
+from roostd.rpc.messages.jobs import JOB_STATES
 from roostd.state import DaemonState
 
 _BEFORE_START = (JobState.WAITING, JobState.CLEARING, JobState.PLACING)
@@ -44,14 +44,14 @@ def etas(state: DaemonState, only_owner: int | None = None) -> Iterator[pb.Eta]:
 
     Args:
         state: the daemon's.
-        only_owner: the user whose jobs alone are told; None: those of all users.
+        only_owner: the user whose jobs alone are listed; None: those of all users.
 
     Raises:
         NoForecast: there is none.
     """
     found, waiting = _forecast(state), set(state.engine.waiting())
     for job_id, expected in found.jobs.items():
-        if job_id in waiting and only_owner in (None, user_of(state, job_id)):
+        if job_id in waiting and only_owner in (None, state.user_of(job_id)):
             with suppress(UnknownJob):  # it has left meanwhile
                 age_s = max(state.clock.now_s() - found.at_s, 0.0)
                 yield _eta(state, job_id, expected, age_s)

@@ -1,7 +1,6 @@
 """Jobs in the words of operator.proto. No decisions, no I/O."""
 
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from math import inf
 
 from roost_engine.domain.errors import UnknownJob
@@ -42,7 +41,7 @@ def jobs(
     """
 
     def is_listed(job_id: JobId) -> bool:
-        return only_owner is None or user_of(state, job_id) == only_owner
+        return only_owner is None or state.user_of(job_id) == only_owner
 
     known = dict(state.engine.known_jobs(include_ended))
     for job_id, record in known.items():
@@ -58,18 +57,6 @@ def jobs(
         for job_id, gone in list(state.left_queue.items()):
             if is_listed(job_id):
                 yield _gone_job(state, job_id, gone)
-
-
-def user_of(state: DaemonState, job_id: JobId) -> int | None:
-    """Return the user of a job; None: there is no such job, or Slurm has not told its user."""
-    gone = state.left_queue.get(job_id)
-    gone_owner = None if gone is None else gone.owner
-    facts: Owner | JobSpec | None = state.owners.get(job_id) or gone_owner
-    if facts is None:
-        with suppress(UnknownJob):
-            record = state.engine.find(job_id)
-            facts = record.spec if isinstance(record, JobRecord) else None
-    return None if facts is None else facts.user_id
 
 
 def _has_ended(state: DaemonState, job_id: JobId) -> bool:

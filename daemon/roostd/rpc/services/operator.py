@@ -124,7 +124,7 @@ class OperatorService(pb_grpc.OperatorServicer):
             UnknownJob: there is no such job, or the caller may not see it: the same error for both.
         """
         owner, known = self._access.only_owner(context), JobId(job_id)
-        if owner is not None and jobs.user_of(self._state, known) != owner:
+        if owner is not None and self._state.user_of(known) != owner:
             raise UnknownJob(job_id)
         return known
 
@@ -134,7 +134,7 @@ class OperatorService(pb_grpc.OperatorServicer):
         return unknown_job(
             self._state,
             job_id,
-            lambda one: owner is None or jobs.user_of(self._state, one) == owner,
+            lambda one: owner is None or self._state.user_of(one) == owner,
             sees_all=owner is None,
         )
 

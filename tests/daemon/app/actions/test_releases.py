@@ -1,14 +1,19 @@
 """Jobs that are released to Slurm: without a pin of Roost's, also where Slurm did not answer."""
 
+import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
 
-from tests.daemon.app.applied_site import Site
+from tests.daemon.app.applied_site import NOW_S, Site
+from tests.daemon.app.parts import no_disk
 
 from roost_engine.domain.actions import ReleaseToSlurm
 from roost_engine.domain.events import JobChanged, JobWithdrawn
 from roost_engine.domain.model import JobId
+from roost_engine.testing.builders import node
 from roost_slurm.text import squeue
 from roostd.testing.slurm_faults import Fault
+from roostd.testing.slurm_stand_in import SlurmStandIn
 
 
 async def pinned_job(site: Site) -> JobId:
@@ -209,3 +214,62 @@ async def test_no_renewal_leases_a_job_that_is_opened_meanwhile() -> None:
     site.applier.close_jobs([job_id])
     await site.applier.renew([job_id])
     assert site.slurm.lease_left_s(job_id) > 0.0
+
+
+async def test_a_job_that_has_a_pin_is_neither_opened_nor_leased_when_it_is_closed() -> None:
+    site = Site()
+    job_id = await pinned_job(site)
+    count = len(site.slurm.argvs)
+    site.applier.open_jobs([job_id])
+    site.applier.close_jobs([job_id])
+    await site.done()
+    assert len(site.slurm.argvs) == count
+
+
+async def test_an_opened_job_is_forgotten_once_a_poll_lacks_it() -> None:
+    site = Site()
+    site.fill("n1")
+    site.fill("n2")
+    (job_id,) = site.slurm.submit(gpus_per_node=1)
+    site.applier.open_jobs([job_id])
+    await site.done()
+    await site.applier.renew([job_id])
+    assert site.applier._releases.has(job_id)
+    await site.applier.renew([])
+    assert not site.applier._releases.has(job_id)
+
+
+class SlowReleases(SlurmStandIn):
+    """Slurm that carries out a release only once it may."""
+
+    def __init__(self) -> None:
+        super().__init__([node("n1"), node("n2")], now=lambda: NOW_S)
+        self.may_release, self.order = asyncio.Event(), list[str]()
+
+    async def release(self, job_ids: Sequence[JobId]) -> None:
+        await self.may_release.wait()
+        self.order.append("release")
+        await super().release(job_ids)
+
+    async def renew(self, job_ids: Sequence[JobId], lease_s: int) -> None:
+        self.order.append("renew")
+        await super().renew(job_ids, lease_s)
+
+
+async def test_a_renewal_waits_for_a_release_that_is_under_way() -> None:
+    """It names all tasks of an array's record, so also one that is released just now."""
+    site = Site()
+    site.slurm = slurm = SlowReleases()
+    site.use(slurm, no_disk())
+    job_id = site.wait_in_line()
+    (other,) = slurm.submit(gpus_per_node=8)
+    site.applier.submit(ReleaseToSlurm(job_id=job_id, reason="cannot run"), 0)
+    for _ in range(5):
+        await asyncio.sleep(0)
+    renewal = asyncio.create_task(site.applier.renew([other]))
+    for _ in range(5):
+        await asyncio.sleep(0)
+    slurm.may_release.set()
+    await renewal
+    await site.done()
+    assert slurm.order == ["release", "renew"]

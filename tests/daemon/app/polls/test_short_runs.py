@@ -7,8 +7,9 @@ import pytest
 from tests.daemon.app.parts import Parts
 from tests.daemon.slurm.watcher import Watcher
 
-from roost_engine.domain.events import JobEnded, JobStarted
+from roost_engine.domain.events import JobEnded, JobQueued, JobStarted
 from roost_engine.domain.model import JobId, NodeName
+from roost_engine.testing.builders import job
 from roostd.app.polls.short_runs import ShortRuns
 from roostd.slurm.queue_reading import OPENED
 from roostd.slurm.queue_view import SiteView
@@ -194,3 +195,40 @@ async def test_an_opened_job_is_one_while_others_like_it_are_opened() -> None:
     site.submit(2)  # waits for what the running one frees
     await site.poll()
     assert not site.short_runs.is_opened(running)
+
+
+async def test_a_requeued_job_is_placed_by_roost_though_its_kind_is_short() -> None:
+    """A start on its old node may fail there until its old credential has expired."""
+    site = Site()
+    await site.run(1.0)
+    requeued, other = site.submit(), site.submit()
+    await site.poll()
+    assert site.opened == [requeued, other]
+    site.queue.slurm.update(requeued, StartTime="now")
+    await site.poll()
+    await site.queue.slurm.requeue(requeued)
+    await site.poll()
+    assert requeued in site.queue.view.waiting
+    assert requeued not in site.closed
+    site.parts.clock.at_s += 2.1
+    await site.poll()
+    assert not site.short_runs.opened
+    assert site.opened == [requeued, other]
+
+
+async def test_the_run_of_a_job_that_was_requeued_says_nothing_of_its_next_one() -> None:
+    site = Site()
+    await site.run(1.0)
+    job_id = site.submit()
+    await site.poll()
+    site.begin(job_id)
+    site.parts.clock.at_s += 11.0
+    at_s = site.parts.clock.now_s()
+    site.short_runs.observe(JobQueued(at_s=at_s, job=job(job_id)), ())
+    site.begin(job_id)
+    site.parts.clock.at_s += 1.0
+    site.end(job_id)
+    site.parts.clock.at_s += 2.0
+    waiting = site.submit()
+    await site.poll()
+    assert site.short_runs.opened == {int(waiting)}
