@@ -10,7 +10,7 @@ import structlog
 
 _log = structlog.get_logger(__name__)
 
-MOST_QUEUED_BYTES = 4 << 20  # 20,000 lines: those of a start with so many waiting jobs
+MOST_QUEUED_BYTES = 4 << 20  # some 20,000 lines, as of a start with 20,000 waiting jobs
 _RETRY_S = 1.0
 _CLOSE_S = 2.0
 _WRITE_BYTES = 1 << 16  # what a pipe takes at once

@@ -1,6 +1,7 @@
 """A small file of the state folder without which the daemon runs: what it holds is learned again.
 
-It is written whole or not at all. A file that is damaged is left behind. Every fault is logged.
+It is written whole or not at all. A damaged file counts as none, and the next write replaces it.
+Every fault is logged.
 """
 
 from collections.abc import Callable

@@ -71,7 +71,7 @@ class WorkerProcess:
 
 
 def serve(requests: BinaryIO, answers: BinaryIO, answer: Callable[[Any], object]) -> None:
-    """Answer until the requests end: the process's end. The answer to one that fails is a text."""
+    """Answer requests until there are no more. The answer to a request that fails is a text."""
     while len(head := requests.read(LENGTH.size)) == LENGTH.size:
         body = requests.read(LENGTH.unpack(head)[0])
         try:

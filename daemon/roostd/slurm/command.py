@@ -87,7 +87,7 @@ class CommandRunner:
 
 
 def only_gone(refusal: SlurmRefused) -> bool:
-    """Return whether a command failed only as jobs started, ended or were forgotten meanwhile."""
+    """Return whether a command failed only because jobs started, ended or were forgotten."""
     lines = [line for line in refusal.stderr.splitlines() if line.strip()]
     return bool(lines) and all(any(word in line for word in _GONE) for line in lines)
 

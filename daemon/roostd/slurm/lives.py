@@ -42,7 +42,7 @@ class Lives:
 def life_of(job: QueuedJob) -> Life:
     """Return the life of a record."""
     # A task that leaves its array's record gets a number of its own and stays the same task.
-    number = job.number if job.array_number is None else job.array_number
+    number = job.submission_number
     return number, job.submit_epoch_s, job.restart_count
 
 

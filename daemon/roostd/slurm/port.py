@@ -193,7 +193,7 @@ class SlurmPort(Protocol):
         """
 
     async def let_start(self, job_ids: Sequence[JobId]) -> None:
-        """Let Slurm start leased jobs on GPUs of its choice; `renew` takes those back that wait.
+        """Let Slurm start leased jobs on GPUs of its choice; `renew` leases those that still wait.
 
         Jobs whose users asked for a later begin time are skipped.
         """

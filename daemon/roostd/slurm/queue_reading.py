@@ -178,7 +178,7 @@ class _Reading:
         self._waiting[job_id] = self._with_precedence(spec, job)
 
     def _is_opened(self, job: QueuedJob) -> bool:
-        if job.restart_count or is_pinned_comment(job.admin_comment):
+        if job.priority == 0 or job.restart_count or is_pinned_comment(job.admin_comment):
             return False
         return job.submission_number in self._site.opened
 

@@ -280,8 +280,9 @@ class SlurmCli:
         leased = self._ended_leases.without(job_ids, self._dumped, now_s)
         due = [job_id for job_id in leased if self._begins.get(job_id, 0) <= ends_s]
         due = with_whole_records(due, self._dumped)
-        self._ended_leases.renewed(due, ends_s)
         await update_all(self._run, due, lambda ids: commands.renew(ids, lease_s))
+        # Only now: a job that Slurm did not lease would look as if its user had ended the lease.
+        self._ended_leases.renewed(due, ends_s)
         reach("after_renew")
 
     async def let_start(self, job_ids: Sequence[JobId]) -> None:

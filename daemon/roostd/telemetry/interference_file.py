@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, fields
 from math import isfinite
 from operator import attrgetter
 
-from roost_engine.domain.errors import RoostError
 from roost_engine.domain.job_kind import user_and_name
 from roost_engine.prediction.interference.interference_table import (
     ALONE,
@@ -23,12 +22,7 @@ MOST_BYTES = 32 << 20  # ten thousand rows with the longest names of jobs take l
 _SCHEMA = "roost.interference-file/1"
 _COLUMNS = attrgetter(*(column.name for column in fields(Residuals)))
 _NUMBERS = len(fields(Residuals))
-_DAMAGE = (KeyError, TypeError, ValueError, AttributeError, RecursionError, OverflowError)
 _LARGEST = 1e6  # no sum of fifty capped residuals comes near
-
-
-class InterferenceFileError(RoostError):
-    """What was learned before cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,21 +51,16 @@ def read_learned(text: str) -> Learned:
     """Read what `text_of` returned.
 
     Raises:
-        InterferenceFileError: it is something else.
+        one of state_file.DAMAGED: it is something else.
     """
-    try:
-        document = json.loads(text)
-        if document["schema"] != _SCHEMA:
-            raise InterferenceFileError(f"want schema {_SCHEMA}, got {document['schema']!r:.60}")
-        rows, best = document["rows"], document["best"]
-        if len(rows) > MOST_ROWS or len(best) > MOST_ROWS:
-            raise InterferenceFileError(f"has more than {MOST_ROWS} rows")
-        table = TableState(tuple(_row(row) for row in rows))
-        rates = {str(key): _number(rate) for key, rate in best.items()}
-    except _DAMAGE as error:
-        raise InterferenceFileError(
-            f"is no table of kinds: {type(error).__name__}: {error}"
-        ) from error
+    document = json.loads(text)
+    if document["schema"] != _SCHEMA:
+        raise ValueError(f"want schema {_SCHEMA}, got {document['schema']!r:.60}")
+    rows, best = document["rows"], document["best"]
+    if len(rows) > MOST_ROWS or len(best) > MOST_ROWS:
+        raise ValueError(f"has more than {MOST_ROWS} rows")
+    table = TableState(tuple(_row(row) for row in rows))
+    rates = {str(key): _number(rate) for key, rate in best.items()}
     return Learned(str(document["model"]), table, rates)
 
 

@@ -249,7 +249,7 @@ def _is_address(name: str) -> bool:
         ipaddress.ip_address(name)
     except ValueError:
         return False
-    return "%" not in name  # a zone is none of a certificate's
+    return "%" not in name  # certificates have no field for a zone
 
 
 def _plain(name: str) -> str:

@@ -320,6 +320,8 @@ def _job(row: dict[str, str]) -> QueuedJob:
     number = uint32(row["JobID"])
     is_array = row["ArrayTaskID"] not in ABSENT
     task_ids = parse_tasks(row["ArrayTaskID"]) if is_array else ()
+    if is_array and not task_ids:
+        raise ValueError("an array's record without a task")
     memory = parse_tres(row["tres-alloc"]).get("mem")
     return QueuedJob(
         number=number,

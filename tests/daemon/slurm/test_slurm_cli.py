@@ -448,6 +448,17 @@ async def test_jobs_are_let_to_start_in_one_call_and_leased_again(
     ]
 
 
+async def test_a_lease_that_slurm_did_not_give_was_not_ended_by_its_user(
+    commands: RecordedCommands, port: SlurmCli
+) -> None:
+    eligible = JobId(str(NUMBERS["too-big"]))
+    commands.answer("update", LOST, "")
+    with pytest.raises(SlurmTimeout):
+        await port.renew([eligible], 60)
+    await port.renew([eligible], 60)
+    assert commands.updates == [{"jobid": str(eligible), "StartTime": "now+60"}] * 2
+
+
 async def test_the_states_of_nodes_are_read(commands: RecordedCommands, port: SlurmCli) -> None:
     commands.answer("node_states", "n1 idle\nn2 drained*\n")
     found = await port.node_states([NodeName("n1"), NodeName("n2")])

@@ -5,12 +5,8 @@ import json
 import pytest
 
 from roost_engine.prediction.interference.interference_table import InterferenceTable
-from roostd.telemetry.interference_file import (
-    InterferenceFileError,
-    Learned,
-    read_learned,
-    text_of,
-)
+from roostd.ops.state_file import DAMAGED
+from roostd.telemetry.interference_file import Learned, read_learned, text_of
 
 
 def learned() -> Learned:
@@ -46,11 +42,11 @@ def test_a_file_is_read_as_it_was_written() -> None:
 )
 def test_what_is_no_table_is_refused(key: str, value: object) -> None:
     document = json.loads(text_of(learned())) | {key: value}
-    with pytest.raises(InterferenceFileError):
+    with pytest.raises(DAMAGED):
         read_learned(json.dumps(document))
 
 
 @pytest.mark.parametrize("text", ["", "[]", "null", "{}", "[" * 100_000])
 def test_what_is_no_document_is_refused(text: str) -> None:
-    with pytest.raises(InterferenceFileError):
+    with pytest.raises(DAMAGED):
         read_learned(text)

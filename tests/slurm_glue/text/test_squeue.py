@@ -154,6 +154,7 @@ def test_a_release_that_does_not_print_nice_prints_all_else() -> None:
         line(SubmitTime="yesterday"),
         line(ArrayTaskID="1-"),
         line(ArrayTaskID="9-1"),
+        line(ArrayTaskID="[]"),
     ],
 )
 def test_line_that_is_no_record_is_dropped_and_counted(bad: str) -> None:

@@ -25,7 +25,8 @@ class JobTasks:
     """
 
     # An update of an array's whole record must name exactly the tasks that are still in it, and a
-    # pin takes one out: so such an update is made in `alone`, and a pin in `beside_others`.
+    # pin or a release takes one out: so such an update is made in `alone`, and these two in
+    # `beside_others`.
 
     def __init__(self, concurrent_count: int, metrics: Metrics) -> None:
         self.renewal = asyncio.Lock()

@@ -1,7 +1,7 @@
 """Notices within a second that a drained or failed node takes jobs again, while jobs wait for it.
 
-Slurm reports that to no hook, and all nodes are read once in `slurm.poll_interval_s` alone. So the
-states of the closed nodes are asked for in between, and only while a job waits that could use them.
+Slurm runs no hook then, and all nodes are read only once in `slurm.poll_interval_s`. So roostd asks
+for the states of closed nodes in between, but only while a job waits that could use them.
 A task of its own asks; see the daemon's tasks in docs/architecture.md.
 """
 
@@ -39,8 +39,8 @@ class NodeReturns:
         poll_nodes: Callable[[], None],
     ) -> None:
         self._slurm, self._state, self._nodes, self._poll_nodes = slurm, state, nodes, poll_nodes
-        # What was answered last: a reading may show a node as closed that sinfo shows as idle, as
-        # one that has not registered, and is not repeated for the same answer.
+        # The last answers. A reading may show a node as closed that sinfo shows as idle, such as
+        # one that has not registered; it is not repeated while the answer stays the same.
         self._answered: dict[NodeName, str] = {}
 
     async def run(self) -> None:

@@ -30,7 +30,7 @@ _KIND_COUNT = 2_000  # that are remembered
 _LAST_COUNT = 50_000  # arrays and jobs whose kind is remembered
 _CALM_S = 1.0  # without other jobs before jobs are opened again: each change is an update of all
 _RETRY_S = 2.0  # between two looks for opened jobs that have a lease all the same
-Kind: TypeAlias = tuple[int, str, str]  # user, job name, partition
+Kind: TypeAlias = tuple[int, str, str]  # user, job name, partition: finer than job_kind.kind_of
 Update: TypeAlias = Callable[[Sequence[JobId]], None]
 
 
@@ -69,7 +69,7 @@ class ShortRuns:
         self._calm_from_s = self._retry_s = 0.0  # engine time
 
     def is_opened(self, job_id: str) -> bool:
-        """Return whether Slurm has started a job or a task by itself, and starts others like it."""
+        """Return whether a job or a task was opened, and others like it still are."""
         return bool(self.opened) and _number(JobId(job_id)) in self._ever_opened
 
     def observe(self, event: Event, actions: Sequence[Action]) -> None:

@@ -18,7 +18,7 @@ _LATE_INTERVALS = 3.0  # a forecast older than so many intervals is stale
 
 
 def response(state: DaemonState, job_id: JobId | None) -> pb.GetEtaResponse:
-    """Return what is expected of a job; None: of no job yet, see `etas`.
+    """Return what is expected of a job; None: all but `etas`, which are read one by one.
 
     Raises:
         UnknownJob: there is no such job.

@@ -232,3 +232,18 @@ async def test_the_run_of_a_job_that_was_requeued_says_nothing_of_its_next_one()
     waiting = site.submit()
     await site.poll()
     assert site.short_runs.opened == {int(waiting)}
+
+
+async def test_a_held_job_is_said_to_be_held_and_opened_once_it_waits_again() -> None:
+    site = Site()
+    await site.run(1.0)
+    job_id = site.submit()
+    await site.poll()
+    site.queue.slurm.hold(job_id)
+    await site.poll()
+    await site.poll()
+    assert site.queue.view.blocked[job_id].startswith("is held")
+    assert not site.short_runs.opened
+    site.queue.slurm.hold(job_id, release=True)
+    await site.poll()
+    assert site.short_runs.opened == {int(job_id)}
