@@ -45,11 +45,10 @@ class NodeReturns:
 
     async def run(self) -> None:
         """Ask until cancelled."""
+        asked_count = 0
         while True:
-            names = self.awaited()
-            await asyncio.sleep(self._interval_s(len(names)))
-            if names:
-                await self.ask()
+            await asyncio.sleep(self._interval_s(asked_count))
+            asked_count = await self.ask()
 
     def awaited(self) -> list[NodeName]:
         """Return the closed nodes in partitions in which jobs wait that Roost places."""
@@ -71,16 +70,21 @@ class NodeReturns:
                 break
         return sorted(names)[:_MOST_NODES]
 
-    async def ask(self) -> None:
-        """Ask for the states of the awaited nodes; have the nodes read if one takes jobs again."""
+    async def ask(self) -> int:
+        """Ask for the states of the awaited nodes; have the nodes read if one takes jobs again.
+
+        Returns:
+            How many nodes were asked for.
+        """
         names = self.awaited()
         try:
             states = await self._slurm.node_states(names) if names else {}
         except SlurmError:
-            return  # the next poll tells the operator
+            return len(names)  # the next poll reports it
         known, self._answered = self._answered, dict(states)
         if any(known.get(name) != state and takes_jobs(state) for name, state in states.items()):
             self._poll_nodes()
+        return len(names)
 
     def _interval_s(self, asked_count: int) -> float:
         if asked_count <= 1:
