@@ -162,6 +162,11 @@ class Telemetry(Section):
         " jobs share, to know what each uses of their memory; it does so too where processes of no"
         " job hold memory; 0: never",
     )
+    activity_speed: bool = Field(
+        default=False,
+        description="estimate the speed of jobs that report none from the activity of their GPUs,"
+        " where a model of neighbours decides; weak: docs/interference.md",
+    )
 
 
 class Eta(Section):
