@@ -41,5 +41,10 @@ if [ ! -e $policy ]; then
 fi
 echo "installing$needs" >&2
 $sudo apt-get update -qq
+log=$(mktemp)
+status=0
 # shellcheck disable=SC2086 # a list on purpose
-$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $needs >/dev/null
+$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $needs >"$log" || status=$?
+[ "$status" = 0 ] || tail -n 30 "$log" >&2 # dpkg tells its reason there
+rm -f "$log"
+exit "$status"

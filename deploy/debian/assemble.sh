@@ -9,7 +9,8 @@ out=$2
 here=$context/debian
 work=/layers
 prefix=/opt/roost
-version=$(ls "$context"/roost/roost-*.whl | sed -E 's|.*/roost-([^-]+)-.*|\1|')-1~$SUITE
+# apt may leave out a package that has the version of the installed one: each checkout has its own.
+version=$(ls "$context"/roost/roost-*.whl | sed -E 's|.*/roost-([^-]+)-.*|\1|')+git$CHECKOUT_TIME-1~$SUITE
 python=$(python3 -c 'import sys; print("{}.{}".format(*sys.version_info))')
 next_python=$(python3 -c 'import sys; print("{}.{}".format(sys.version_info[0], sys.version_info[1] + 1))')
 architecture=$(dpkg --print-architecture)

@@ -47,6 +47,16 @@ $(sed -n '/^dependencies/,/^\[project.scripts/p' "$root/pyproject.toml")"
     echo "$wanted" >"$2/wanted"
 }
 
+checkout_time() { # UTC, of the commit, or of the build where files differ from it
+    local format=%Y%m%d%H%M%S changed
+    changed=$(git -C "$root" status --porcelain 2>/dev/null) || changed="no checkout of git"
+    if [ -z "$changed" ]; then
+        TZ=UTC0 git -C "$root" log -1 --format=%cd --date="format-local:$format"
+    else
+        date -u "+$format"
+    fi
+}
+
 build() { # SUITE
     local context=$root/build/deb/$1 out=$root/dist/$1 started=$SECONDS image=roost/deb:$1 base=roost/base:$1
     local container lock
@@ -72,6 +82,7 @@ build() { # SUITE
     cp -R "$here" "$root/docs" "$context/"
     cp "$root/README.md" "$root/CHANGELOG.md" "$root/deploy/roostd.yaml" "$context/deploy/"
     quietly docker build --network host --build-arg "BASE=$base" --build-arg "SUITE=$1" \
+        --build-arg "CHECKOUT_TIME=$(checkout_time)" \
         --tag "$image" --file "$here/Dockerfile" "$context"
     container=$(docker create "$image" true)
     rm -f "$out"/roost*.deb

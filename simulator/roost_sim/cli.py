@@ -1,5 +1,8 @@
 """The program `roost-sim`, and its exit codes."""
 
+import contextlib
+import os
+import sys
 from errno import EPIPE
 from typing import Any
 
@@ -31,6 +34,8 @@ class _ExitCodeGroup(click.Group):
             if error.errno == EPIPE:
                 raise  # the reader of stdout closed the pipe; click ends the program
             click.echo(f"roost-sim: {_where(error)}{error.strerror or error}", err=True)
+            if error.filename is None:
+                _drop_output()
             ctx.exit(EXIT_REFUSED)
         except KeyboardInterrupt:
             ctx.exit(EXIT_INTERRUPTED)
@@ -39,6 +44,12 @@ class _ExitCodeGroup(click.Group):
 def _where(error: OSError) -> str:
     """The file that could not be read or written; "" for stdout on a full disk."""
     return "" if error.filename is None else f"{error.filename}: "
+
+
+def _drop_output() -> None:
+    """Send what is left in the buffer nowhere, or Python since 3.13.5 fails on it at the end."""
+    with contextlib.suppress(OSError, ValueError), open(os.devnull, "wb") as nowhere:
+        os.dup2(nowhere.fileno(), sys.stdout.fileno())
 
 
 @click.group(

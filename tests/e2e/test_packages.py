@@ -1,6 +1,7 @@
 """The Debian packages on clean machines, and every command of docs/install.md, while jobs run."""
 
 import json
+import re
 import shutil
 import time
 from collections.abc import Iterator
@@ -77,6 +78,15 @@ def test_units_are_as_the_packages_install_them(site: PackageSite) -> None:
     # Only what the page enables is enabled.
     enabled = site.shell(CONTROLLER, "systemctl is-enabled roost-unpin.timer", check=False)
     assert enabled.strip() == "disabled"
+
+
+def test_the_packages_of_a_checkout_have_a_version_of_their_own(site: PackageSite) -> None:
+    """apt left out a package of the installed version: roostd's new library met the old daemon."""
+    names = "roost-common roost-tools roost-controller"
+    shown = site.shell(CONTROLLER, f"dpkg-query -W -f '${{Version}} ' {names}").split()
+    assert len(shown) == 3
+    assert len(set(shown)) == 1
+    assert re.fullmatch(r"[0-9.]+\+git[0-9]{14}-1~[a-z]+", shown[0])
 
 
 def test_manual_pages_and_completion_are_there(site: PackageSite) -> None:

@@ -63,6 +63,3 @@ class PolicyAdminClient(AdminCaller):
     def rollback(self, slot: str, by: str) -> pb.ShowPoliciesResponse:
         """Take a promoted policy out of its slot."""
         return self.call(self._stub.Rollback, pb.RollbackRequest(slot=slot, by=by))
-
-
-connect_policies = PolicyClient

@@ -11,7 +11,7 @@ from roost_proto.v1 import operator_pb2 as pb
 from roost_proto.v1 import policy_pb2 as policy_pb
 from roostctl.clients.calls import CallFailed
 from roostctl.clients.operator import OperatorClient
-from roostctl.clients.policies import connect_policies
+from roostctl.clients.policies import PolicyClient
 from roostctl.commands.eta import in_words
 from roostctl.commands.job import allocated
 from roostctl.commands.jobs import place, planned, user
@@ -52,7 +52,7 @@ def explain(options: Options, job_id: str, features: bool, as_json: bool) -> Non
             print_document(explain_document(found))
             return
         expected = _expected_start(operator, found)
-    with connect_policies(options.daemon, options.timeout_s) as policies:
+    with PolicyClient(options.daemon, options.timeout_s) as policies:
         beside = policies.explain_shadow(found.job.job_id)
     console = new_console()
     show(console, *_sections(console, found, features, expected), *_beside(beside))

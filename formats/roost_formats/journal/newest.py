@@ -12,6 +12,8 @@ from roost_formats.journal.records import (
     EVENT,
 )
 
+_CHECKSUMS_SINCE = 2  # the format of a run
+
 
 def check_newest(
     connection: sqlite3.Connection, version: str, knowledge: type[object] | None
@@ -46,4 +48,8 @@ def check_newest(
             decode(event, EVENT)
             decode(actions, ACTIONS)
     except UnknownRecord as error:
+        # A record whose checksum is right is as it was written: by a later checkout, where the
+        # version is the same.
+        if form >= _CHECKSUMS_SINCE:
+            newer = NewerJournal
         raise newer(f"{error}; written by Roost {writer}") from error

@@ -51,8 +51,9 @@ def test_permission_denied_by_the_daemon_exits_4(operator: FakeOperator, run: Ru
     assert (result.exit_code, result.stderr) == (4, "roostctl: uid 1000 is no viewer\n")
 
 
-# Root may open everything, so it becomes the user `nobody` once Python has found its modules.
-AS_NOBODY = "import os; os.setgroups([]); os.setgid(65534); os.setuid(65534); "
+# Root may open everything, so it becomes the user `nobody` once Python has found its modules: that
+# user may be unable to read the checkout. gRPC imports the last one when the first channel opens.
+AS_NOBODY = "import grpc._channel, os; os.setgroups([]); os.setgid(65534); os.setuid(65534); "
 
 
 @pytest.mark.parametrize("closed", ["socket", "folder"])

@@ -148,6 +148,8 @@ async def test_on_a_full_disk_the_journal_of_before_is_read_and_nothing_in_it_is
     for name in (FILE_NAME, f"{FILE_NAME}-wal"):  # of a killed daemon the log has it all
         with contextlib.suppress(FileNotFoundError):
             shutil.copy(tmp_path / "before" / name, disk.folder / name)
+    if was_killed:
+        journal.close()
     disk.fill()
 
     async with running(slurm, config(tmp_path)) as daemon:

@@ -1,8 +1,9 @@
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+import onnxruntime
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from roost_engine.domain.errors import PolicyError
@@ -21,6 +22,8 @@ from roost_formats.testing.onnx_models import (
 N = 5  # what the symbol n stands for when the runtime is asked; no other size is 5 or a sum of two
 SIZES: st.SearchStrategy[int | str] = st.sampled_from([1, 2, 11, "n"])
 SHAPES = st.lists(SIZES, max_size=3)
+# Before 1.26 ONNX Runtime multiplies two vectors of different lengths. Roost refuses such a model.
+MULTIPLIES_ANY_VECTORS = tuple(map(int, onnxruntime.__version__.split(".")[:2])) < (1, 26)
 
 
 def after(
@@ -114,6 +117,7 @@ def test_gemm_turns_its_factors_and_repeats_its_summand() -> None:
         ("Concat", (), {"axis": 1}, "has 0 inputs"),
         ("Softmax", (("n",),), {"axis": -2}, "there is no axis -2"),
         ("MatMul", (("n", 18), (17, 1)), {}, "inner sizes 18 and 17 differ"),
+        ("MatMul", ((1,), (2,)), {}, "inner sizes 1 and 2 differ"),
         ("MatMul", (("n", 18), ()), {}, "a single number"),
         ("Gemm", (("n", 18), (18,)), {}, "must have two dimensions"),
         ("Gemm", (("n", 18), (18, 1)), {"transA": 1}, "inner sizes n and 18 differ"),
@@ -177,6 +181,9 @@ def same_or_refused(
 def test_runtime_gives_pairs_the_same_shape(
     operator: str, inputs: tuple[list[int | str], ...]
 ) -> None:
+    are_vectors = all(len(sizes) == 1 for sizes in inputs)
+    if MULTIPLIES_ANY_VECTORS and operator == "MatMul" and are_vectors:
+        assume(inputs[0] == inputs[1])
     same_or_refused(operator, inputs, {})
 
 

@@ -8,6 +8,9 @@ from tests.training.run_time_traces import repeating
 
 from roost_sim.catalogue.composition import Composition
 from roost_sim.clusters.cluster_file import load_cluster
+
+pytest.importorskip("torch")
+
 from roost_train.warmstart.replay import (
     compare,
     jobs_of,

@@ -67,7 +67,7 @@ COLUMNS |= {"admin": ADMIN}
 CALL_AS = """
 import json, os, sys
 uid, gids, calls = json.loads(sys.argv[1])
-import grpc, grpc.experimental  # now: the other user may not be able to read the libraries
+import grpc, grpc._channel, grpc.experimental  # now: the other user may be unable to read them
 os.setgroups(gids)
 os.setgid(60000)
 os.setuid(uid)

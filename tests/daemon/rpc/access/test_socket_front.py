@@ -27,7 +27,7 @@ from roostd.rpc.access.socket_front import Caller, SocketFront, caller_of, facts
 NOBODY = 65_534
 PIN_AS_ANOTHER_USER = """
 import os, sys
-import contextlib, grpc, grpc.experimental
+import contextlib, grpc, grpc._channel, grpc.experimental
 from roost_proto.v1 import operator_pb2 as pb, operator_pb2_grpc as pb_grpc
 path, uid = sys.argv[1], int(sys.argv[2])
 os.setuid(uid)
