@@ -22,6 +22,7 @@ from roostd.app.mode_desk import ModeDesk
 from roostd.app.observation.activity_meter import ActivityMeter
 from roostd.app.observation.gpu_memory_meter import GpuMemoryMeter
 from roostd.app.observation.interference_keeper import InterferenceKeeper
+from roostd.app.observation.job_load_meter import JobLoadMeter
 from roostd.app.observation.knowledge_keeper import KnowledgeKeeper
 from roostd.app.observation.link_meter import LinkMeter
 from roostd.app.observation.pair_reporter import PairReporter
@@ -120,6 +121,7 @@ class Assembly:
         """Build the parts that measure and learn, once a second."""
         folder, clock = config.paths.state_dir, self.state.clock
         self._links = LinkMeter(self.state, self._emit)
+        self._job_loads = JobLoadMeter(self.state, self._emit)
         self._activity = ActivityMeter(self.state)
         self._keepers = (
             InterferenceKeeper(clock, self.state.progress, folder / "interference.json"),
@@ -228,6 +230,7 @@ class Assembly:
         self._links.poll()
         self._waste.poll()
         self._gpu_memory.poll()
+        self._job_loads.poll()
         self._activity.poll()
         for keeper in self._keepers:
             keeper.poll()
