@@ -77,7 +77,7 @@ class QueuePass:
         team: Team | None,
     ) -> None:
         self._table, self._cluster, self._config = table, table.cluster, table.config
-        self._gate, self._ask_gate, self._scorer = policies[1:]
+        self._gate, self._ask_gate, self._scorer = policies.gate, policies.ask_gate, policies.scorer
         self._wider: WiderShapes | None = None
         if self._config.wider_after_s < inf and isinstance(policies.candidates, ShapedCandidates):
             self._wider = WiderShapes(policies.candidates)
