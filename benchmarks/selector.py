@@ -38,7 +38,7 @@ def main() -> int:
     seen = SelectorFeatures(Predictors()).observe(view)
     with tempfile.TemporaryDirectory() as folder:
         path = options.model or _untrained(Path(folder), seen.jobs, seen.cluster)
-        model = load_onnx_selector(path)
+        model, model_bytes = load_onnx_selector(path), path.stat().st_size
         order = SelectorOrder(model, Predictors())
         begun = _harness.timings_s(lambda: SelectorOrder(model, Predictors()).rank(view), 20, 2)
         again = _harness.timings_s(lambda: order.rank(view), options.count)
@@ -51,7 +51,7 @@ def main() -> int:
         "again_p50_ms": round(1e3 * _harness.percentile(again, 50), 4),
         "again_p99_ms": round(1e3 * _harness.percentile(again, 99), 4),
         "first_p50_ms": round(1e3 * _harness.percentile(begun, 50), 4),
-        "model_bytes": path.stat().st_size if options.model else None,
+        "model_bytes": model_bytes,
     }
     _harness.report(figures, as_json=options.json)
     return 0

@@ -259,7 +259,7 @@ class Engine:
         """Offer GPUs to the jobs that wait, now that the queue or a node has changed."""
         queue = self._table.queue
         can_try = self.config.window_count > 0 and (queue.wants_pass or self._free.freed)
-        if can_try and queue.begin_pass(self.cluster, self.policies.candidates, at_s):
+        if can_try and queue.begin_pass(self.cluster, self._pass.candidates, at_s):
             # window_count is read again: an order that steers the engine may have changed it.
             self._pass.run(at_s, actions, self.config.window_count)
         if self.seating is not None:

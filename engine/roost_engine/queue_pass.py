@@ -18,8 +18,9 @@ from roost_engine.job_record import JobRecord, shares_of
 from roost_engine.placement.candidates import Candidates
 from roost_engine.placement.eligibility import could_ever_fit, why_never
 from roost_engine.placement.reservation import Reservation, reserve
-from roost_engine.policies.protocols import CandidatePolicy, Defer
+from roost_engine.policies.protocols import CandidatePolicy, Defer, ShapedCandidates
 from roost_engine.policies.slots import GateSlot
+from roost_engine.policies.wider_shapes import WiderShapes
 from roost_engine.preemption.preemption import AskGate
 from roost_engine.queue.group import Group
 from roost_engine.reservations.promises import Promises
@@ -59,6 +60,7 @@ class QueuePass:
         team: the agents that share the cluster; None: there is one.
 
     Attributes:
+        candidates: the rule that proposes placements, with hints for all that a pass would try.
         reserved: the nodes that the last pass reserved for a job that waits.
     """
 
@@ -72,7 +74,11 @@ class QueuePass:
         team: Team | None,
     ) -> None:
         self._table, self._cluster, self._config = table, table.cluster, table.config
-        self._candidates, self._gate, self._ask_gate, self._scorer = policies
+        self._gate, self._ask_gate, self._scorer = policies[1:]
+        self._wider: WiderShapes | None = None
+        if self._config.wider_after_s < inf and isinstance(policies.candidates, ShapedCandidates):
+            self._wider = WiderShapes(policies.candidates)
+        self.candidates: CandidatePolicy = self._wider or policies.candidates
         self._standing, self._released, self._promises = standing, released, promises
         self._team = team
         self.reserved: NodeSet = NO_NODES
@@ -175,7 +181,7 @@ class QueuePass:
             return True
         if self._scorer.decision_count == placed_count:
             return False
-        group.refresh_hints(self._cluster, self._candidates)
+        group.refresh_hints(self._cluster, self.candidates)
         return group.is_blocked(reserved)
 
     def _reserve(self, job: JobSpec, at_s: float) -> Reservation:
@@ -210,7 +216,7 @@ class QueuePass:
                     # The nodes could hold more jobs of this group, of which the reservation blocks
                     # those that do not end in time: the failure stands, and the others come next.
                     group.last_failure = found
-                    group.refresh_hints(self._cluster, self._candidates)
+                    group.refresh_hints(self._cluster, self.candidates)
 
     def _try(
         self,
@@ -246,11 +252,17 @@ class QueuePass:
         else:
             candidates = self._propose(job, reserved | full, at_s)
         if candidates.options:
+            group.wider_since_s = inf
             self._offer(job_id, record, candidates, at_s, actions)
             if earlier is not None and group.job_ids:
-                group.restore_failure(earlier, self._cluster, self._candidates)
+                group.restore_failure(earlier, self._cluster, self.candidates)
             return True
-        if full and self._candidates.propose(self._cluster, job, reserved, at_s):
+        if self._wider is not None and len(job.shapes) > 1:
+            wider = self._wider.wider_candidates(self._cluster, job, reserved | full)
+            if self._waits_no_longer(record, group, wider, at_s) and wider is not None:
+                self._offer(job_id, record, wider, at_s, actions)
+                return True
+        if full and self.candidates.propose(self._cluster, job, reserved, at_s):
             # No node is reserved for it: it waits for other jobs' CPUs, not for capacity.
             group.note_failure(candidates, limit)
             report_group(record, group, self._config.hand_over_s, actions)
@@ -265,6 +277,27 @@ class QueuePass:
         )
         return True
 
+    def _waits_no_longer(
+        self, record: JobRecord, group: Group, wider: Candidates | None, at_s: float
+    ) -> bool:
+        """Return whether a job without capacity has waited long enough to take a wider shape.
+
+        Args:
+            record: of the job.
+            group: of the job; notes since when that shape has had capacity.
+            wider: what the job could have in that shape; None: nothing.
+            at_s: engine time.
+        """
+        if wider is None:
+            group.wider_since_s = inf
+            return False
+        group.wider_since_s = min(group.wider_since_s, at_s)
+        due_s = max(group.wider_since_s, record.queued_s) + self._config.wider_after_s
+        if at_s < due_s and group.wider_alarm != (due_s, record.job_id):
+            group.wider_alarm = due_s, record.job_id
+            self._table.alarm(due_s, record.job_id)
+        return at_s >= due_s
+
     def _full_nodes(self, job: JobSpec) -> tuple[NodeSet, str]:
         """Return the nodes with too few CPUs left by a limit of Slurm's, and one such limit."""
         full = self._table.quotas.full_nodes(job)
@@ -275,12 +308,12 @@ class QueuePass:
         cluster = self._cluster
         if cluster.foreign.used_bytes:
             with cluster.foreign.withheld() as node_count:
-                found = self._candidates.propose(cluster, job, reserved, at_s)
+                found = self.candidates.propose(cluster, job, reserved, at_s)
             if found.options:
                 if node_count:
                     found.rename_exclusions(lambda others: (*others, (_WITHHELD, node_count)))
                 return found
-        return self._candidates.propose(cluster, job, reserved, at_s)
+        return self.candidates.propose(cluster, job, reserved, at_s)
 
     def place_if_cleared(self, record: JobRecord, at_s: float, actions: list[Action]) -> bool:
         """Place a job where it is pinned already, if its GPUs there are free now."""

@@ -21,4 +21,5 @@ def test_reports_the_time_of_an_order() -> None:
     figures = json.loads(done.stdout)
     assert (figures["jobs"], figures["nodes"]) == (20, 4)
     assert 0 < figures["model_p50_ms"] <= figures["model_p99_ms"]
+    assert figures["model_bytes"] > 10_000
     assert 0 < figures["again_p50_ms"] <= figures["again_p99_ms"]

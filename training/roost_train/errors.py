@@ -29,6 +29,17 @@ class TooFewJobs(TrainError):
         self.source, self.count, self.wanted = source, count, wanted
 
 
+class TooFewChoices(TrainError):
+    """Jobs show too few choices between two waiting jobs to learn an order from."""
+
+    def __init__(self, source: str, count: int, wanted: int) -> None:
+        super().__init__(
+            f"{source}: {count} choices between two waiting jobs; want {wanted} or more: take more"
+            " jobs, or a time in which more of them wait"
+        )
+        self.source, self.count, self.wanted = source, count, wanted
+
+
 class BadTable(TrainError):
     """A table of measurements cannot be read."""
 

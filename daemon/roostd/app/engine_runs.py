@@ -121,6 +121,7 @@ class EngineRuns:
         return replace(
             config.choice.engine_config(),
             hand_over_s=config.slurm.hand_over_s,
+            wider_after_s=config.slurm.hand_over_s,
             standing_pins=config.slurm.standing_pins and may_pin,
             standing_pins_are_final=not state.can_pin_again,
             standing_pin_if_overtaken=not state.can_pin_again,

@@ -83,7 +83,8 @@ class Slurm(Section):
     hand_over_s: Seconds = Field(
         default=30.0,
         description="plain Slurm gets a job that one of Slurm's own limits has kept waiting this"
-        " long, or on 22.05 the GPUs of its earlier pin; or that plain Slurm could have started",
+        " long, or on 22.05 the GPUs of its earlier pin; or that plain Slurm could have started;"
+        " a job that leaves its number of nodes open waits this long for fewer nodes",
     )
     short_run_s: SecondsFromZero = Field(
         default=10.0,

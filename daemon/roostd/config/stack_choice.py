@@ -20,7 +20,7 @@ from roostd.config.decisions import (
     PolicySection,
     PreemptionSection,
 )
-from roostd.config.values import NEVER
+from roostd.config.values import NEVER, Section
 
 _T = TypeVar("_T")
 
@@ -161,8 +161,7 @@ class StackChoice:
                 )
         if kind in _FREQUENT:
             for name in _NETWORK_ONLY:
-                default = PreemptionSection.model_fields[name].default
-                if getattr(self.preemption, name) != default:
+                if _is_chosen(self.preemption, name, self.preemption.kind):
                     yield (
                         ("preemption", name),
                         f"kind {kind} does not have it; remove it, or set preemption.kind: network",
@@ -170,8 +169,8 @@ class StackChoice:
 
     def _order_problems(self) -> Iterator[tuple[KeyPath, str]]:
         kind, order = self.in_effect.order, self.order
-        for name, field in OrderSection.model_fields.items():
-            if name == "kind" or getattr(order, name) == field.default:
+        for name in OrderSection.model_fields:
+            if name == "kind" or not _is_chosen(order, name, order.kind):
                 continue
             if name in _OF_KIND.get(kind, ()):
                 continue
@@ -180,9 +179,10 @@ class StackChoice:
             if kind is not OrderKind.LEARNED:
                 cure = "remove it, or set order.kind: learned"
                 yield ("order", name), f"kind {kind} does not have it; {cure}"
-            elif name == "band" and order.fairness is not Fairness.BAND:
-                cure = "remove it, or set order.fairness: band"
-                yield ("order", name), f"fairness {order.fairness} does not have it; {cure}"
+        has_band = kind is not OrderKind.LEARNED or order.fairness is Fairness.BAND
+        if not has_band and not _is_default(order, "band"):
+            cure = "remove it, or set order.fairness: band"
+            yield ("order", "band"), f"fairness {order.fairness} does not have it; {cure}"
 
     def _gate_problems(self) -> Iterator[tuple[KeyPath, str]]:
         """Yield that the limit on every gate would end waits that the gate in effect allows."""
@@ -211,6 +211,23 @@ class StackChoice:
                 f"stack {self.named.name} stops running jobs ({kind}), and no partition allows it:"
                 " set partitions.NAME.preemption, or stack: roost-no-preemption"
             )
+
+
+def _is_chosen(section: Section, name: str, kind: object) -> bool:
+    """Return whether a setting was given in order to have an effect.
+
+    A default beside `kind` is such a setting too: `fairness: free` asks for something. In a section
+    with most of its keys it is not: that is deploy/roostd.yaml, perhaps of an older release.
+    """
+    if not _is_default(section, name):
+        return True
+    given = section.model_fields_set
+    is_listing = 2 * len(given) > len(type(section).model_fields)
+    return kind is not None and name in given and not is_listing
+
+
+def _is_default(section: Section, name: str) -> bool:
+    return bool(getattr(section, name) == type(section).model_fields[name].default)
 
 
 def _said(value: object) -> str:

@@ -2,10 +2,12 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
+from math import inf
 
 # Slurm's backfill counts in steps of bf_resolution, 60 s where the site sets no other: it keeps
 # jobs off the nodes of a waiting job that would end up to a step before that job starts.
 PIN_MARGIN_S = 60.0
+WIDER_AFTER_S = 30.0  # the default of slurm.hand_over_s, by which plain Slurm would get the job
 FINAL_PIN_AFTER_S = 10.0  # by then most jobs that fit at all have been placed
 
 
@@ -32,6 +34,8 @@ class EngineConfig:
         hand_over_s: a job is released to plain Slurm after one of Slurm's limits has kept it
             waiting this long, or if it can only have certain GPU indices and has not got them
             within this time.
+        wider_after_s: a job that accepts several shapes waits this long at most for the tight ones
+            while a wider one has capacity; inf, as in journals of earlier versions: without end.
         gate_longest_s: a job that has waited this long takes what it is offered, whatever the gate
             answers; if the gate would let it wait on, that counts as a fault of the gate.
         window_count: how many jobs of the queue one pass tries; the next pass continues there.
@@ -58,6 +62,7 @@ class EngineConfig:
     refusal_backoff_s: float = 2.0
     refusal_limit: int = 6
     hand_over_s: float = 30.0
+    wider_after_s: float = inf
     gate_longest_s: float = 30 * 86_400.0
     window_count: int = 1000
     ended_job_count: int = 1000

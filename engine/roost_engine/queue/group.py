@@ -77,6 +77,9 @@ class Group:
         gpu_count: the fewest GPUs of any of its shapes; 0 until a try has found no capacity.
         hints: by shape, when it is worth trying again. Empty: there is no capacity, whichever
             nodes are reserved.
+        wider_since_s: engine time from which a shape has had capacity that is wider than those that
+            its jobs wait for; inf: none has.
+        wider_alarm: when one of its jobs may take that shape, and which: the alarm set last.
         node_limit: the limit of Slurm's on single nodes without which the last try would have found
             capacity; "" for none.
         limit: the quota of Slurm's that has too little left for one more job; "" for none.
@@ -97,6 +100,8 @@ class Group:
         "number",
         "sample",
         "since_s",
+        "wider_alarm",
+        "wider_since_s",
     )
 
     def __init__(self, number: int, demand: Demand, sample: JobSpec) -> None:
@@ -110,7 +115,8 @@ class Group:
         self.gpu_count = 0
         self.hints: dict[Shape, Hint] = {}
         self.node_limit = self.limit = ""
-        self.limit_since_s = inf
+        self.limit_since_s = self.wider_since_s = inf
+        self.wider_alarm: tuple[float, JobId] | None = None
 
     def is_blocked(self, reserved: NodeSet) -> bool:
         """Return whether a try would find no capacity outside these nodes."""

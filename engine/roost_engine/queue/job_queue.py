@@ -8,6 +8,7 @@ of a pass depends on how many kinds of jobs wait, not on how many jobs.
 from bisect import insort
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from heapq import heappop, heappush
+from math import inf
 
 from roost_engine.cluster.cluster import Cluster
 from roost_engine.cluster.node_sets import NodeSet
@@ -117,6 +118,8 @@ class JobQueue:
         heappush(group.ages, (since_s, job_id))
         if left is not None:
             self._forget_if_empty(left)
+            if group.wider_since_s < inf:
+                group.forget()  # the job may have waited for the tight shapes for long enough
         self._unreported[job_id] = None
         self.wants_pass = True
         is_first = self._first_job_matters and group.job_ids[0][1] == job_id

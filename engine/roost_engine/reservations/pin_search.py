@@ -39,19 +39,21 @@ class PinSearch:
 
     def soonest(
         self, record: JobRecord, ends: Sequence[tuple[float, JobId]], at_s: float
-    ) -> StandingPin | None:
+    ) -> StandingPin | Defer | None:
         """Return where a job fits once the fewest of these jobs have ended, if at all.
 
-        A gang gets the nodes that come free first, where it fits there: most jobs end before their
-        time limits, so the more of its nodes are free, the sooner it may start.
+        Where the gate lets the job wait for a closer place than that, its verdict. A gang gets the
+        nodes that come free first, where it fits there: most jobs end before their time limits, so
+        the more of its nodes are free, the sooner it may start.
         """
         ids = [job_id for _, job_id in ends]
         found = self._find_on_first_nodes(record, ends, at_s) or self.find(record, ids, at_s)
         if found is None:
             return None
         candidates, count, _ = found
-        if isinstance(self._ask_gate(record, candidates, at_s), Defer):
-            return None
+        verdict = self._ask_gate(record, candidates, at_s)
+        if isinstance(verdict, Defer):
+            return verdict
         start_s = max(end_s for end_s, _ in ends[:count])
         pin = self.choose(record.spec, candidates, ids[:count], start_s, at_s)
         other = self.without_foreign_memory(record, pin, ids, at_s)

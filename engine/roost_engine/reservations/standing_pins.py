@@ -16,7 +16,7 @@ from roost_engine.domain.actions import Action, PinStanding, Unpin
 from roost_engine.domain.model import JobId, NodeName
 from roost_engine.job_record import JobRecord, JobState, StandingPin, shares_of
 from roost_engine.placement.reservation import Reservation
-from roost_engine.policies.protocols import CandidatePolicy
+from roost_engine.policies.protocols import CandidatePolicy, Defer
 from roost_engine.preemption.displacement import FoundCapacity
 from roost_engine.preemption.preemption import AskGate
 from roost_engine.preemption.slurm_victims import slurm_victims
@@ -60,8 +60,9 @@ class StandingPins:
         self._next: tuple[float, JobId] = (inf, JobId(""))
         self._alarmed = self._next
         self._not_overtaken: JobId | None = None  # the first job to pin once another passes it
-        # The job for which there was no place, and Cluster.freed_count then.
-        self._unplaceable: tuple[JobId, int] | None = None
+        # The job for which there was no place, Cluster.freed_count then, and until when its gate
+        # declines the place that was foreseen; inf: none was.
+        self._unplaceable: tuple[JobId, int, float] | None = None
         self.preemptors: dict[JobId, None] = {}
         # Preemptors without enough victims: by freed_count, and until Slurm spares one job fewer.
         self._failures: dict[JobId, tuple[int, float]] = {}
@@ -143,7 +144,7 @@ class StandingPins:
 
         Returns:
             Its reservation; None: no running job has to end for it, or the gate wants a closer
-            place than can be foreseen.
+            place than can be foreseen. It is asked again when that wait ends.
         """
         if record.spec.preempts:
             self._preempt(record.job_id, record, at_s, actions)
@@ -151,18 +152,31 @@ class StandingPins:
                 return self._reservation(record.standing, record.job_id, at_s)
         if self._head not in (None, record.job_id):
             self._unpin_head(actions)
-        freed_count = self._table.cluster.freed_count
-        if record.standing is None and self._unplaceable == (record.job_id, freed_count):
+        if record.standing is None and self._is_unplaceable(record, at_s):
             return None
         pin = self._renewed(record, at_s, actions)
-        if pin is None:
-            self._unplaceable = record.job_id, freed_count
+        if pin is None or isinstance(pin, Defer):
+            self._note_unplaceable(record, inf if pin is None else pin.until_s)
             self._unpin_head(actions)
             return None
         record.standing, self._head = pin, record.job_id
         if self.is_final:
             self._table.queue.defer(record.job_id)  # it can start nowhere else
         return self._reservation(pin, record.job_id)
+
+    def _is_unplaceable(self, record: JobRecord, at_s: float) -> bool:
+        """Return whether the last search for a place of a job would find none once more."""
+        if self._unplaceable is None:
+            return False
+        job_id, freed_count, until_s = self._unplaceable
+        is_same = job_id == record.job_id and freed_count == self._table.cluster.freed_count
+        return is_same and at_s < until_s
+
+    def _note_unplaceable(self, record: JobRecord, until_s: float) -> None:
+        """Note that there is no place for a job: not before nodes are freed, or not until then."""
+        self._unplaceable = record.job_id, self._table.cluster.freed_count, until_s
+        if until_s < inf:
+            self._table.alarm(until_s, record.job_id)
 
     def _reservation(
         self, pin: StandingPin, job_id: JobId, start_s: float | None = None
@@ -172,8 +186,13 @@ class StandingPins:
             start_s = pin.start_s - self._table.config.standing_pin_margin_s
         return Reservation(self._table.cluster.nodes_named(pin.placement.nodes), start_s, job_id)
 
-    def _renewed(self, record: JobRecord, at_s: float, actions: list[Action]) -> StandingPin | None:
-        """Return the pin of a job: a new one only if that is better."""
+    def _renewed(
+        self, record: JobRecord, at_s: float, actions: list[Action]
+    ) -> StandingPin | Defer | None:
+        """Return the pin of a job: a new one only if that is better.
+
+        Without any, the verdict of a gate that declines the place that is foreseen.
+        """
         pin, freed_count = record.standing, self._table.cluster.freed_count
         search = self._search
         if pin is not None and is_lost(pin.placement, self._table.cluster):
@@ -188,7 +207,9 @@ class StandingPins:
             if not search.fits_after(record, ends, at_s):
                 return pin
         found = search.soonest(record, ends, at_s)
-        if found is None or (pin is not None and not self._is_better(found, pin)):
+        if found is None or isinstance(found, Defer):
+            return found if pin is None else pin
+        if pin is not None and not self._is_better(found, pin):
             return pin
         self._announce(record, found, actions)
         return found

@@ -157,6 +157,7 @@ class Composition:
             standing_pins=is_pinned,
             agents=max(default.agents, placement.agents),
             forwards=default.forwards and placement.forwards,
+            wider_after_s=placement.wider_after_s,
         )
 
 

@@ -13,6 +13,7 @@ from difflib import get_close_matches
 from roost_engine.domain.errors import PolicyError
 from roost_engine.plugins.stacks import STACKS, Stack
 from roost_sim.catalogue.composition import Composition
+from roost_sim.catalogue.dated_stacks import DATED_STACKS
 from roost_sim.catalogue.gates import GATES, gate_of, gate_part, has_arguments
 from roost_sim.catalogue.orders import ORDERS, SELECTOR, has_order_arguments, order_part
 from roost_sim.catalogue.placements import PLACEMENTS, has_own_model, placement_of
@@ -57,66 +58,7 @@ _PREEMPTIVE_ORDERS = (
     ("gittins-2d", "gittins-moves"),
 )
 
-# The stacks as they were before docs/results/networks.md, before `roost` had longer leases, before
-# the learned order trusted predictions only as far as they proved right, before jobs waited for
-# common shapes only and few runs were no proof (docs/results/order.md), and before `default` waited
-# for closer GPUs and stopped no job (docs/results/default.md), to compare with. What they decide
-# must not change: tests/engine/test_decisions.py.
-DATED = (
-    Composition(
-        name="default-2026-11-28",
-        order="priority",
-        placement="onnx-score",
-        gate="patient",
-        preemption="network",
-    ),
-    Composition(
-        name="default-no-preemption-2026-11-28",
-        order="priority",
-        placement="onnx-score",
-        gate="patient",
-    ),
-    Composition(name="roost-2026-11", order="las", gate="delay", preemption="las-moves"),
-    Composition(
-        name="roost-2026-11-28",
-        order="las",
-        placement="tight-gangs",
-        gate="uplink-delay",
-        preemption="las-closer-moves:360",
-    ),
-    Composition(
-        name="roost-learned-2026-11-28",
-        order="learned-left",
-        placement="strict",
-        gate="delay",
-        preemption="learned-moves",
-    ),
-    Composition(
-        name="roost-makespan-2026-11-28",
-        order="s-rank",
-        placement="strict",
-        gate="delay",
-        preemption="leases",
-    ),
-    Composition(
-        name="roost-no-preemption-2026-11-28b",
-        order="learned-easily",
-        placement="strict",
-        gate="patient-uplink-delay",
-    ),
-    Composition(
-        name="roost-no-preemption-2026-11-28",
-        order="learned-trusting",
-        placement="strict",
-        gate="patient-uplink-delay",
-    ),
-    Composition(
-        name="roost-no-preemption-2026-11",
-        order="priority",
-        placement="strict",
-        gate="patient-delay",
-    ),
-)
+DATED = tuple(Composition(**stack._asdict()) for stack in DATED_STACKS)
 
 BASELINES = (
     *DATED,

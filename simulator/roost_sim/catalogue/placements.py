@@ -5,8 +5,10 @@ Definitions, sources and differences to published simulators: docs/simulator/pla
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from math import inf
 from pathlib import Path
 
+from roost_engine.domain.config import WIDER_AFTER_S
 from roost_engine.domain.errors import PolicyError
 from roost_engine.domain.model import JobId
 from roost_engine.placement.stock_gpus import choose_22_05, choose_since_24_05
@@ -69,6 +71,7 @@ class PlacementPart:
         model: the model that scores, by its name in roostd.yaml.
         agents: into how many parts the cluster is split.
         forwards: whether an agent may give a job to another one.
+        wider_after_s: see EngineConfig.
     """
 
     source: str
@@ -81,10 +84,15 @@ class PlacementPart:
     model: str = NO_MODEL
     agents: int = 1
     forwards: bool = True
+    wider_after_s: float = WIDER_AFTER_S
 
 
 def _of_roostd(
-    kind: PlacementKind, source: str, shapes: ShapeRule, model: str = NO_MODEL, agents: int = 1
+    kind: PlacementKind,
+    source: str,
+    shapes: ShapeRule,
+    model: str = NO_MODEL,
+    agents: int = 1,
 ) -> PlacementPart:
     """Take a rule from the engine."""
     return PlacementPart(
@@ -96,6 +104,12 @@ def _of_roostd(
         model=model,
         agents=agents,
     )
+
+
+def _only(kind: PlacementKind, rule: str, model: str = NO_MODEL) -> PlacementPart:
+    """Take a rule as it was before jobs took wider shapes after a while, for the stacks of then."""
+    source = f"as {rule}; waits for the tightest shape without end"
+    return replace(_of_roostd(kind, source, every_even_shape, model), wider_after_s=inf)
 
 
 def _graph(source: str, shapes: ShapeRule, agents: int = 1) -> PlacementPart:
@@ -296,7 +310,7 @@ PLACEMENTS: Mapping[str, PlacementPart] = {
     "common-shapes": _of_roostd(
         PlacementKind.COMMON_SHAPES,
         "Roost's heuristic on the tightest shape that nodes with half of the GPUs could hold; "
-        "waits for it; the nodes with the fewest GPUs first",
+        "waits 30 s for it; the nodes with the fewest GPUs first",
         every_even_shape,
     ),
     "onnx-common-shapes": _of_roostd(
@@ -307,7 +321,7 @@ PLACEMENTS: Mapping[str, PlacementPart] = {
     ),
     "tight-gangs": _of_roostd(
         PlacementKind.TIGHT_GANGS,
-        "as consolidation; a job that no node could hold waits for its tightest shape",
+        "as consolidation; a job that no node could hold waits 30 s for its tightest shape",
         every_even_shape,
     ),
     "best-fit": _scattered(
@@ -381,6 +395,9 @@ PLACEMENTS: Mapping[str, PlacementPart] = {
         choose_since_24_05,
         "plain Slurm with topology/tree: the best-fitting leaf switch, GPUs as 24.05 and later",
     ),
+    "shapes-only": _only(PlacementKind.COMMON_SHAPES, "common-shapes"),
+    "onnx-shapes-only": _only(PlacementKind.COMMON_SHAPES, "onnx-common-shapes", BUILTIN_MODEL),
+    "tight-gangs-only": _only(PlacementKind.TIGHT_GANGS, "tight-gangs"),
 }
 
 

@@ -8,7 +8,7 @@ import pytest
 import structlog
 from tests.daemon.app.parts import Parts, no_disk, recording
 
-from roost_engine.domain.config import FINAL_PIN_AFTER_S, PIN_MARGIN_S
+from roost_engine.domain.config import FINAL_PIN_AFTER_S, PIN_MARGIN_S, WIDER_AFTER_S
 from roost_engine.domain.errors import ConfigError
 from roost_engine.domain.events import JobQueued, Tick
 from roost_engine.domain.model import JobId
@@ -96,6 +96,7 @@ async def test_the_journal_gets_all_that_a_replay_needs(tmp_path: Path) -> None:
     assert (head.version, head.policy) == ("9.9", "heuristic")
     assert (head.epoch_of_zero_s, head.began_s) == (1_700_000_000.0, 100.0)
     of_slurm = EngineConfig(
+        wider_after_s=WIDER_AFTER_S,
         standing_pins=True,
         standing_pins_are_final=True,
         standing_pin_if_overtaken=True,

@@ -75,7 +75,7 @@ PINS = {
     [
         # What depends on Slurm: slurm.hand_over_s, slurm.standing_pins, and its release.
         # Only simulations that ask what forwarding gains switch it off.
-        (EngineSection, EngineConfig, {"hand_over_s", "forwards", *PINS}),
+        (EngineSection, EngineConfig, {"hand_over_s", "wider_after_s", "forwards", *PINS}),
         (GateSection, DelayConfig, {"timers"}),
         (GateSection, TimerConfig, set()),
         # Only simulations of an earlier stack trust predictions with less proof.

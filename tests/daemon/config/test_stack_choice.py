@@ -25,6 +25,8 @@ from roostd.config.config import Config
 from roostd.config.loaded_config import load_config
 from roostd.config.stack_choice import known_stack
 
+SHIPPED = Path(__file__).parents[3] / "deploy" / "roostd.yaml"
+
 
 def config(**settings: Any) -> Config:
     return Config.model_validate(settings)
@@ -125,6 +127,16 @@ def test_settings_show_the_part_of_the_stack_and_where_it_comes_from(tmp_path: P
             " order.kind: learned",
         ),
         (
+            "order:\n  kind: priority\n  fairness: free\n",
+            "roostd.yaml:3: order.fairness: kind priority does not have it; remove it, or set"
+            " order.kind: learned",
+        ),
+        (
+            "preemption: {kind: leases, patience_s: 600}\n",
+            "roostd.yaml:1: preemption.patience_s: kind leases does not have it; remove it, or set"
+            " preemption.kind: network",
+        ),
+        (
             "order: {kind: learned, band: 50}\n",
             "roostd.yaml:1: order.band: fairness free does not have it; remove it, or set"
             " order.fairness: band",
@@ -163,6 +175,25 @@ def test_what_contradicts_the_stack_is_one_problem_with_line_and_cure(
     tmp_path: Path, text: str, problem: str
 ) -> None:
     assert problems(tmp_path, text) == [problem]
+
+
+def test_the_shipped_file_takes_another_kind_in_place(tmp_path: Path) -> None:
+    shipped = SHIPPED.read_text(encoding="utf-8")
+    file = tmp_path / "roostd.yaml"
+    sections = shipped.replace("order:\n  kind: null", "order:\n  kind: priority")
+    assert sections != shipped
+    file.write_text(sections, encoding="utf-8")
+    assert load_config(file, {}).config.choice.in_effect.order is OrderKind.PRIORITY
+
+    file.write_text(sections.replace("fairness: free", "fairness: strict"), encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"order\.fairness: kind priority does not have it"):
+        load_config(file, {})
+
+
+def test_a_default_beside_no_kind_asks_for_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "roostd.yaml"
+    file.write_text("stack: default\norder: {fairness: free}\n", encoding="utf-8")
+    assert load_config(file, {}).config.choice.in_effect.order is OrderKind.PRIORITY
 
 
 def test_a_partition_may_allow_stops_for_sharing_alone(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from roost_engine.domain.model import JobId, JobSpec, NodeName
 from roost_engine.engine import EngineConfig
 from roost_engine.job_record import JobState
 from roost_engine.plugins.plugins import Policies
+from roost_engine.policies.protocols import Allow, Defer
 from roost_engine.testing.builders import (
     EngineHarness,
     bridges,
@@ -29,7 +30,7 @@ from roost_engine.testing.builders import (
     shape,
     share,
 )
-from roost_engine.testing.fakes import FakePreemption
+from roost_engine.testing.fakes import FakePreemption, ScriptedGate
 
 ON = EngineConfig(standing_pins=True, standing_pin_after_s=0.0, stop_timeout_s=60.0)
 
@@ -67,6 +68,31 @@ def test_the_first_job_is_pinned_where_it_runs_soonest(two_full_nodes: EngineHar
     assert gpus_of(pin) == ("b:0", "b:1")
     assert two_full_nodes.state("3") is JobState.WAITING
     assert two_full_nodes.reason("3").startswith("is next: waits in Slurm for GPUs of b")
+
+
+def test_a_job_that_declines_the_foreseen_place_is_pinned_there_when_its_wait_ends(
+    make_harness: HarnessFactory,
+) -> None:
+    gate = ScriptedGate(Allow(), Defer(30.0, "waits for closer GPUs"))
+    harness = make_harness([node("a")], bridges(), config=ON, policies=Policies(gate=gate))
+    run(harness, "1", 8, 100.0)
+    gate.asked.clear()
+    assert not pins(harness.queue(job("2", gpus=4), job("3", gpus=4)))
+    assert not pins(harness.advance(29.0))
+    assert [asked[0] for asked in gate.asked] == ["2"]  # not at each pass
+    assert set(pins(harness.advance(30.0))) == {"2"}  # no node was freed
+
+
+def test_a_job_that_declines_each_foreseen_place_is_asked_when_each_wait_ends(
+    make_harness: HarnessFactory,
+) -> None:
+    waits = (Defer(until_s, "waits for closer GPUs") for until_s in (20.0, 50.0))
+    gate = ScriptedGate(Allow(), *waits)
+    harness = make_harness([node("a")], bridges(), config=ON, policies=Policies(gate=gate))
+    run(harness, "1", 8, 100.0)
+    harness.queue(job("2", gpus=4))
+    assert not pins(harness.advance(49.0))
+    assert pins(harness.advance(50.0))["2"].start_s == 100.0
 
 
 def test_without_standing_pins_no_job_is_pinned(make_harness: HarnessFactory) -> None:

@@ -5,6 +5,7 @@ from math import inf
 
 import pytest
 
+from roost_engine.domain.config import WIDER_AFTER_S
 from roost_engine.engine import EngineConfig, Passing
 from roost_sim.catalogue.compositions import POLICIES, PolicyNameError, find_policy
 from roost_sim.worlds.fidelity import Regime
@@ -48,7 +49,15 @@ def test_parts_left_off_take_the_default() -> None:
     assert (policy.gate, policy.preemption) == ("open", "none")
     assert policy.engine_config(EngineConfig(patience_s=5.0)).patience_s == inf
     patient = find_policy("sjf+strict+patient")
-    assert patient.engine_config(EngineConfig(patience_s=5.0)) == EngineConfig(patience_s=5.0)
+    numbers = EngineConfig(patience_s=5.0, wider_after_s=WIDER_AFTER_S)
+    assert patient.engine_config(EngineConfig(patience_s=5.0)) == numbers
+
+
+def test_a_job_waits_for_a_tight_shape_as_long_as_in_roostd_but_in_stacks_of_before() -> None:
+    for name in ("default", "roost", "roost-no-preemption"):
+        assert find_policy(name).engine_config(EngineConfig()).wider_after_s == WIDER_AFTER_S
+    for name in ("default-2026-11-28b", "roost-2026-11-28", "roost-no-preemption-2026-11-28c"):
+        assert find_policy(name).engine_config(EngineConfig()).wider_after_s == inf
 
 
 @pytest.mark.parametrize(

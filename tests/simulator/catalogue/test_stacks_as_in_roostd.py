@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from types import FunctionType, MethodType
 
@@ -49,11 +49,14 @@ def in_roostd(name: str) -> Built:
     """Build a stack as roostd does: configuration, plug-ins, journal, policies."""
     stops = STACKS[name].preemption is not PreemptionKind.NONE
     settings = {"stack": name, "partitions": {PARTITION: {"preemption": stops}}}
-    choice = Config.model_validate(settings).choice
+    config = Config.model_validate(settings)
+    choice = config.choice
     plugins = decode(encode(choice.plugins((), Knowledge())), Plugins)
     score, fault = load_score_policy(choice.in_effect.model, lambda: 0.0)
     assert fault is None
-    return Built(plugins.policies(score), choice.engine_config())
+    # As roostd.app.engine_runs has it.
+    numbers = replace(choice.engine_config(), wider_after_s=config.slurm.hand_over_s)
+    return Built(plugins.policies(score), numbers)
 
 
 def in_simulator(name: str, progress: ProgressTable) -> Built:

@@ -49,3 +49,14 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert told["pairs"] > 200
     assert main([*given, "--teacher", "nothing"]) == 2
     assert "no policy" in capsys.readouterr().err
+
+
+def test_too_few_jobs_are_named_beside_the_choices_they_show(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "jobs.csv"
+    path.write_text(as_csv(repeating(300)))
+    given = ["warmstart", "--trace", str(path), "--out", str(tmp_path / "out"), "--jobs", "3"]
+    assert main([*given, "--teacher", "fifo"]) == 2
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert ", 3 jobs: 0 choices between two waiting jobs; want 200 or more: take more" in said

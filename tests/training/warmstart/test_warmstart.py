@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from roost_engine.queue.model_order import CLUSTER_COLUMNS, JOB_COLUMNS
-from roost_train.errors import TooFewJobs
+from roost_train.errors import TooFewChoices
 from roost_train.warmstart.decisions import Preferences
 
 torch = pytest.importorskip("torch")
@@ -42,7 +42,7 @@ def test_it_learns_the_teachers_order_and_keeps_a_tenth_to_judge_by() -> None:
 
 
 def test_too_few_choices_are_refused() -> None:
-    with pytest.raises(TooFewJobs, match="made: 150 jobs"):
+    with pytest.raises(TooFewChoices, match="made: 150 choices between two waiting jobs; want 200"):
         imitate(shortest_first(150), "made", PARAMETERS)
 
 

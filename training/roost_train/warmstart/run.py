@@ -55,7 +55,7 @@ def warm_start(
         jobs that are held out.
 
     Raises:
-        TooFewJobs: too few jobs were passed over.
+        TooFewChoices: too few jobs were passed over.
         SimError: there is no such policy or cluster.
     """
     cluster = load_cluster(cluster_name)
@@ -70,7 +70,7 @@ def warm_start(
         taught = run_policy(trace, cluster, lesson, seed)
         pairs = lesson.found[0].preferences(parameters.most_pairs)
     bar = progress(parameters.epochs)
-    net, report = imitate(pairs, trace.source, parameters, bar)
+    net, report = imitate(pairs, f"{trace.source}, {len(trace)} jobs", parameters, bar)
     name = teacher or REAL
     card: dict[str, object] = {"teacher": name, "command": command}
     path = write_order(net, pairs, parameters, report, folder, card)

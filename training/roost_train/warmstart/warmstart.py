@@ -24,7 +24,7 @@ from roost_formats.models.model_order import CLUSTER, JOBS, RANK, load_onnx_orde
 from roost_formats.models.signature import ORDER
 from roost_sim.catalogue.composition import Composition
 from roost_sim.information.policy_information import PolicyInformation
-from roost_train.errors import TooFewJobs
+from roost_train.errors import TooFewChoices
 from roost_train.export.model_files import library_versions, write_model_files
 from roost_train.warmstart.decisions import Preferences
 
@@ -108,10 +108,10 @@ def imitate(
     """Train on pairs, the last tenth held out.
 
     Raises:
-        TooFewJobs: there are fewer than LEAST_PAIRS pairs.
+        TooFewChoices: there are fewer than LEAST_PAIRS pairs.
     """
     if len(pairs) < LEAST_PAIRS:
-        raise TooFewJobs(source, len(pairs), LEAST_PAIRS)
+        raise TooFewChoices(source, len(pairs), LEAST_PAIRS)
     torch.set_num_threads(1)  # so small a net only loses by more
     torch.manual_seed(parameters.seed)
     random = np.random.default_rng(parameters.seed)
