@@ -4,6 +4,7 @@ import csv
 import subprocess
 import sys
 from collections.abc import Mapping
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -25,7 +26,7 @@ def test_limits_are_above_run_times_and_jobs_repeat(tmp_path: Path) -> None:
         assert 15.0 <= float(job["duration_s"]) <= 345_600.0
         assert int(job["time_limit_s"]) >= 1.2 * float(job["duration_s"])
     kinds = [(job["user"], job["job_name"], job["num_gpus"]) for job in jobs]
-    repeated = sum(kind == before for before, kind in zip(kinds, kinds[1:], strict=False))
+    repeated = sum(kind == before for before, kind in pairwise(kinds))
     assert 0.25 < repeated / len(jobs) < 0.45
     assert {int(job["num_gpus"]) for job in jobs} == {1, 2, 4, 8, 16, 32}
 

@@ -38,7 +38,8 @@ def test_the_numbers_decide() -> None:
 
     as_they_came, by_need = starts_s("learned:ageing=0"), starts_s("learned:ageing=2")
     assert as_they_came == starts_s("fifo")
-    assert by_need[3] is not None and as_they_came[3] is not None
+    assert by_need[3] is not None
+    assert as_they_came[3] is not None
     assert by_need[3] < as_they_came[3]
 
 
