@@ -38,8 +38,18 @@ def sweep(window_jobs: int | None = None) -> Sweep:
     return Sweep(template=template(), window_jobs=window_jobs)
 
 
-def done(policy: str, seed: int, load: float | None = None, **figures: float | None) -> Done:
-    """A finished run with some figures and no curves to speak of."""
+def done(
+    policy: str,
+    seed: int,
+    load: float | None = None,
+    *,
+    left_out: tuple[int, str | None] = (1, "one"),
+    **figures: float | None,
+) -> Done:
+    """A finished run with some figures and no curves to speak of.
+
+    `left_out` are the number of jobs left out and their digest.
+    """
     return Done(
         case=Case(policy, seed, load),
         document={
@@ -57,7 +67,8 @@ def done(policy: str, seed: int, load: float | None = None, **figures: float | N
             heat=["0W"],
             heat_names=[("n0", "n0")],
             tier_counts=(2, 0, 0),
-            left_out=[("too large", 1)],
+            left_out=[("too large", left_out[0])],
+            left_out_digest=left_out[1],
         ),
     )
 

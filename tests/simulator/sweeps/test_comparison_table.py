@@ -60,6 +60,15 @@ def test_the_table_shows_who_waits_longest_and_which_user_fares_worst() -> None:
     assert after_p99[:5] == ["-", "2.00", "h", "1.50", "-"]
 
 
+def test_a_ratio_of_other_jobs_is_a_mark_with_a_footnote() -> None:
+    runs = [done("fifo", 0, avg_jct_s=10.0), done("sjf", 0, avg_jct_s=5.0, left_out=(7, "more"))]
+    console = Console(width=80, record=True, file=StringIO())
+    print_tables(Comparison.of(runs, ["fifo", "sjf"], [None], "fifo"), console)
+    lines = console.export_text().splitlines()
+    assert lines[3].split()[4:7] == ["5.00", "s", "-*"]
+    assert lines[4] == "* sjf: other jobs than under fifo: 7 left out, there 1 (in seed 0)"
+
+
 def test_a_narrow_window_shows_fewer_columns_whole() -> None:
     _, heads, _, sjf, hint = printed(80)
     assert "× bound" in heads
