@@ -265,9 +265,9 @@ def test_sighup_reloads_and_keeps_what_it_had_when_the_file_is_wrong(folder: Pat
         daemon.hear("RELOADING=1")
         daemon.hear("READY=1")
 
+        assert daemon.end(signal.SIGTERM) == EXIT_OK  # and the last line is written
         assert f"{daemon.config}:5: mode: want off, shadow, advise or enforce" in daemon.logged()
         assert "event=config_reloaded" in daemon.logged()
-        assert daemon.end(signal.SIGTERM) == EXIT_OK
 
 
 def test_a_sighup_before_it_is_ready_reloads_it_once_it_is(folder: Path) -> None:
