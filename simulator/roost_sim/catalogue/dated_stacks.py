@@ -38,7 +38,7 @@ DATED_STACKS = (
     DatedStack(
         name="default-2026-11-28b",
         order="priority",
-        placement="onnx-common-shapes-only",
+        placement="onnx-shapes-only",
         gate="patient-uplink-delay",
     ),
     DatedStack(name="roost-2026-11", order="las", gate="delay", preemption="las-moves"),
@@ -66,7 +66,7 @@ DATED_STACKS = (
     DatedStack(
         name="roost-learned-2026-11-28b",
         order="learned-left",
-        placement="common-shapes-only",
+        placement="shapes-only",
         gate="delay",
         preemption="learned-moves",
     ),
@@ -80,14 +80,14 @@ DATED_STACKS = (
     DatedStack(
         name="roost-makespan-2026-11-28b",
         order="s-rank",
-        placement="common-shapes-only",
+        placement="shapes-only",
         gate="delay",
         preemption="leases",
     ),
     DatedStack(
         name="roost-no-preemption-2026-11-28c",
         order="learned",
-        placement="common-shapes-only",
+        placement="shapes-only",
         gate="patient-uplink-delay",
     ),
     DatedStack(

@@ -395,10 +395,8 @@ PLACEMENTS: Mapping[str, PlacementPart] = {
         choose_since_24_05,
         "plain Slurm with topology/tree: the best-fitting leaf switch, GPUs as 24.05 and later",
     ),
-    "common-shapes-only": _only(PlacementKind.COMMON_SHAPES, "common-shapes"),
-    "onnx-common-shapes-only": _only(
-        PlacementKind.COMMON_SHAPES, "onnx-common-shapes", BUILTIN_MODEL
-    ),
+    "shapes-only": _only(PlacementKind.COMMON_SHAPES, "common-shapes"),
+    "onnx-shapes-only": _only(PlacementKind.COMMON_SHAPES, "onnx-common-shapes", BUILTIN_MODEL),
     "tight-gangs-only": _only(PlacementKind.TIGHT_GANGS, "tight-gangs"),
 }
 

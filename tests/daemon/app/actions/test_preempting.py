@@ -125,7 +125,7 @@ async def test_a_stack_named_in_the_configuration_stops_jobs_by_its_own_rule(
         await daemon.until_running(kept, victim)
         assert daemon.daemon.state.engine.policy_names == {
             "order": "las",
-            "gate": "delay",
+            "gate": "uplink-delay",
             "score": "heuristic",
             "preemption": "las-closer-moves",
             "run-times": "history",

@@ -181,7 +181,8 @@ async def test_promotions_survive_a_restart_and_a_damaged_file_leaves_the_config
     path.write_bytes(data)
     async with running(slurm, config(tmp_path)) as daemon:
         state = daemon.daemon.state
-        assert state.engine.policy_names["gate"] == "delay", "not dally, which was promoted"
+        gate = state.engine.policy_names["gate"]
+        assert gate == "uplink-delay", "not dally, which was promoted"
         assert "the configured policies decide" in state.promotions_fault
         await daemon.until_running(*slurm.submit(gpus_per_node=2))
     assert path.with_name(f"{FILE_NAME}.damaged").exists()
