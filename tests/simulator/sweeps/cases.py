@@ -3,6 +3,7 @@
 import os
 import signal
 import time
+from dataclasses import replace
 
 from roost_sim.catalogue.compositions import find_policy
 from roost_sim.clusters.presets import preset
@@ -38,18 +39,8 @@ def sweep(window_jobs: int | None = None) -> Sweep:
     return Sweep(template=template(), window_jobs=window_jobs)
 
 
-def done(
-    policy: str,
-    seed: int,
-    load: float | None = None,
-    *,
-    left_out: tuple[int, str | None] = (1, "one"),
-    **figures: float | None,
-) -> Done:
-    """A finished run with some figures and no curves to speak of.
-
-    `left_out` are the number of jobs left out and their digest.
-    """
+def done(policy: str, seed: int, load: float | None = None, **figures: float | None) -> Done:
+    """A finished run with some figures and no curves to speak of."""
     return Done(
         case=Case(policy, seed, load),
         document={
@@ -67,10 +58,16 @@ def done(
             heat=["0W"],
             heat_names=[("n0", "n0")],
             tier_counts=(2, 0, 0),
-            left_out=[("too large", left_out[0])],
-            left_out_digest=left_out[1],
+            left_out=[("too large", 1)],
+            left_out_digest="one",
         ),
     )
+
+
+def leaving_out(run: Done, count: int, digest: str | None) -> Done:
+    """The run, had it left out so many jobs, these ones."""
+    left_out = [("too large", count)]
+    return replace(run, curves=replace(run.curves, left_out=left_out, left_out_digest=digest))
 
 
 class Scripted(Sweep):

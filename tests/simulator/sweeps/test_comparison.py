@@ -1,7 +1,7 @@
 from collections.abc import Mapping
 
 import pytest
-from tests.simulator.sweeps.cases import done
+from tests.simulator.sweeps.cases import done, leaving_out
 
 from roost_sim.sweeps.comparison import TIMES_BOUND, Comparison
 from roost_sim.sweeps.intervals import Interval, SeedMean
@@ -72,7 +72,7 @@ def left_out_runs(*digests: str | None, count: int = 3) -> list[Done]:
     """Two seeds of fifo, and of sjf, which leaves out these jobs."""
     fifo = [done("fifo", seed, avg_jct_s=10.0) for seed in (0, 1)]
     sjf = [
-        done("sjf", seed, avg_jct_s=5.0, left_out=(count, digest))
+        leaving_out(done("sjf", seed, avg_jct_s=5.0), count, digest)
         for seed, digest in enumerate(digests)
     ]
     return [*fifo, *sjf]

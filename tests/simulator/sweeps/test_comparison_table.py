@@ -4,7 +4,7 @@ from io import StringIO
 
 import pytest
 from rich.console import Console
-from tests.simulator.sweeps.cases import done
+from tests.simulator.sweeps.cases import done, leaving_out
 
 from roost_sim.sweeps.comparison import Comparison
 from roost_sim.sweeps.comparison_table import print_tables, time_text
@@ -61,7 +61,8 @@ def test_the_table_shows_who_waits_longest_and_which_user_fares_worst() -> None:
 
 
 def test_a_ratio_of_other_jobs_is_a_mark_with_a_footnote() -> None:
-    runs = [done("fifo", 0, avg_jct_s=10.0), done("sjf", 0, avg_jct_s=5.0, left_out=(7, "more"))]
+    sjf = leaving_out(done("sjf", 0, avg_jct_s=5.0), 7, "seven")
+    runs = [done("fifo", 0, avg_jct_s=10.0), sjf]
     console = Console(width=80, record=True, file=StringIO())
     print_tables(Comparison.of(runs, ["fifo", "sjf"], [None], "fifo"), console)
     lines = console.export_text().splitlines()
