@@ -1,16 +1,51 @@
 """What the benchmarks share: timing, percentiles, the machine, and how figures are printed."""
 
+import argparse
 import importlib.metadata
 import json
 import os
 import platform
+import signal
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from math import isfinite
 from pathlib import Path
 
 import numpy as np
 
+_MOST_DIGITS = 10
 _LIBRARIES = ("roost", "numpy", "onnxruntime", "grpcio")
+
+
+def whole(text: str) -> int:
+    """Return a number of things from the command line: 1 or more."""
+    return _whole(text, 1)
+
+
+def whole_or_0(text: str) -> int:
+    """Return a number of things from the command line that may be 0, or a seed."""
+    return _whole(text, 0)
+
+
+def number(text: str) -> float:
+    """Return a quantity from the command line, such as seconds: above 0."""
+    if (value := _number(text)) <= 0.0:
+        raise argparse.ArgumentTypeError(f"{text}: want above 0")
+    return value
+
+
+def number_or_0(text: str) -> float:
+    """Return a quantity from the command line that may be 0."""
+    if (value := _number(text)) < 0.0:
+        raise argparse.ArgumentTypeError(f"{text}: want 0 or more")
+    return value
+
+
+def stop_on_signals() -> None:
+    """End by SystemExit at SIGTERM and SIGHUP, so that clusters and daemons are stopped too."""
+    for sign in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(sign, lambda number, _: sys.exit(128 + number))
 
 
 def report(figures: Mapping[str, object], *, as_json: bool) -> None:
@@ -68,6 +103,24 @@ def timings_s(
 def percentile(values: Sequence[float], percent: float) -> float:
     """Return the value that `percent` of the values do not exceed."""
     return float(np.percentile(values, percent))
+
+
+def _whole(text: str, least: int) -> int:
+    if not (text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS):
+        raise argparse.ArgumentTypeError(f"{text}: want a whole number, {least} or more")
+    if int(text) < least:
+        raise argparse.ArgumentTypeError(f"{text}: want {least} or more")
+    return int(text)
+
+
+def _number(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text}: want a number") from error
+    if not isfinite(value):
+        raise argparse.ArgumentTypeError(f"{text}: want a finite number")
+    return value
 
 
 def _cpu_model() -> str:

@@ -64,8 +64,8 @@ VALUES = {
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--jobs", type=int, default=20_000, help="waiting jobs")
-    parser.add_argument("--repeats", type=int, default=3, help="of each task")
+    parser.add_argument("--jobs", type=_harness.whole, default=20_000, help="waiting jobs")
+    parser.add_argument("--repeats", type=_harness.whole, default=3, help="of each task")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     figures = asyncio.run(measure(options.jobs, options.repeats))

@@ -66,9 +66,11 @@ MODEL = "bert"
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--nodes", type=int, default=1250)
-    parser.add_argument("--runs", type=int, default=2000, help="decisions of each kind")
-    parser.add_argument("--waiting", type=int, default=10_000, help="jobs that wait meanwhile")
+    parser.add_argument("--nodes", type=_harness.whole, default=1250)
+    parser.add_argument("--runs", type=_harness.whole, default=2000, help="decisions of each kind")
+    parser.add_argument(
+        "--waiting", type=_harness.whole_or_0, default=10_000, help="jobs that wait meanwhile"
+    )
     parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
     options = parser.parse_args()
     onnx, fault = load_score_policy("builtin")

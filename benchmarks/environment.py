@@ -41,12 +41,12 @@ _PARTS = (  # none of them calls another
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--jobs", type=int, default=500, help="of each episode")
-    parser.add_argument("--runs", type=int, default=16, help="episodes side by side")
+    parser.add_argument("--jobs", type=_harness.whole, default=500, help="of each episode")
+    parser.add_argument("--runs", type=_harness.whole, default=16, help="episodes side by side")
     parser.add_argument("--trace", type=Path, help="draw episodes from it, instead of made-up jobs")
     parser.add_argument("--cluster", default="small")
     parser.add_argument("--slot", type=Slot, choices=list(Slot), default=Slot.ORDER)
-    parser.add_argument("--load", type=float, default=1.1)
+    parser.add_argument("--load", type=_harness.number, default=1.1)
     parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
     options = parser.parse_args()
     torch.set_num_threads(1)

@@ -164,17 +164,17 @@ def main(arguments: Iterable[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--journal", type=Path, help="of roostd, instead of a simulated one")
     parser.add_argument("--trace", type=Path, help="to simulate, instead of generated jobs")
-    parser.add_argument("--jobs", type=int, default=4_000, help="how many are generated")
+    parser.add_argument("--jobs", type=_harness.whole, default=4_000, help="how many are generated")
     parser.add_argument("--cluster", default="venus/3")
-    parser.add_argument("--load", type=float, default=0.9)
+    parser.add_argument("--load", type=_harness.number, default=0.9)
     parser.add_argument(
         "--stack",
         choices=("default-no-preemption", "roost-no-preemption"),
         default="roost-no-preemption",
     )
-    parser.add_argument("--moments", type=int, default=100)
-    parser.add_argument("--draws", type=int, default=20)
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--moments", type=_harness.whole, default=100)
+    parser.add_argument("--draws", type=_harness.whole, default=20)
+    parser.add_argument("--seed", type=_harness.whole_or_0, default=0)
     parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
     options = parser.parse_args(None if arguments is None else list(arguments))
     if options.journal is not None:

@@ -133,11 +133,14 @@ def figures(said: Sequence[Said], starts: dict[str, float]) -> dict[str, object]
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--learn", type=int, default=24, help="jobs from which Roost learns")
-    parser.add_argument("--jobs", type=int, default=24, help="jobs of the queue")
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument(
+        "--learn", type=_harness.whole, default=24, help="jobs from which Roost learns"
+    )
+    parser.add_argument("--jobs", type=_harness.whole, default=24, help="jobs of the queue")
+    parser.add_argument("--seed", type=_harness.whole_or_0, default=0)
     parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
     options = parser.parse_args()
+    _harness.stop_on_signals()
     generator = random.Random(options.seed)
     settings = {
         "partitions": {"main": {"mode": "shadow"}},

@@ -10,7 +10,7 @@ true)| in order of submission; a job is known to the predictors once it has ende
 import argparse
 from pathlib import Path
 
-from _harness import report
+import _harness
 
 from roost_sim.traces.fitted_histories import HELIOS_USERS
 from roost_sim.traces.fitted_traces import HELIOS
@@ -45,10 +45,10 @@ def figures(path: Path, seed_count: int) -> dict[str, object]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("trace", type=Path, help="with users")
-    parser.add_argument("--seeds", type=int, default=6, help="how many generated traces")
+    parser.add_argument("--seeds", type=_harness.whole, default=6, help="how many generated traces")
     parser.add_argument("--json", action="store_true", help="one JSON object")
     arguments = parser.parse_args()
-    report(figures(arguments.trace, arguments.seeds), as_json=arguments.json)
+    _harness.report(figures(arguments.trace, arguments.seeds), as_json=arguments.json)
 
 
 if __name__ == "__main__":

@@ -35,8 +35,10 @@ GANG_EVERY, GANGS = 10, ((2, 8), (2, 4), (4, 8), (4, 2))  # nodes, GPUs on each
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--nodes", type=int, default=1250, help="of 8 GPUs, with live load")
-    parser.add_argument("--runs", type=int, default=500)
+    parser.add_argument(
+        "--nodes", type=_harness.whole, default=1250, help="of 8 GPUs, with live load"
+    )
+    parser.add_argument("--runs", type=_harness.whole, default=500)
     parser.add_argument("--model", type=Path, default=GRAPH_MODEL)
     parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
     options = parser.parse_args()

@@ -37,8 +37,8 @@ _CONNECT_S, _SIGN_OF_LIFE_S, _ROUND_S = 600.0, 20.0, 3.0
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--nodes", type=int, default=1_000)
-    parser.add_argument("--seconds", type=float, default=20.0, help="of measurement")
+    parser.add_argument("--nodes", type=_harness.whole, default=1_000)
+    parser.add_argument("--seconds", type=_harness.number, default=20.0, help="of measurement")
     parser.add_argument(
         "--bare", action="store_true", help="a gRPC server that only reads, in place of roostd"
     )

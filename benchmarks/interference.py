@@ -81,7 +81,7 @@ def question(found: Cluster) -> ScoreQuestion:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--calls", type=int, default=2000)
+    parser.add_argument("--calls", type=_harness.whole, default=2000)
     parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
     options = parser.parse_args()
     model, fault = load_interference()

@@ -68,8 +68,8 @@ def processor_s(argv: Sequence[str], columns: str, cache: str, on_terminal: bool
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--jobs", type=int, default=10_000)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--jobs", type=_harness.whole, default=10_000)
+    parser.add_argument("--rounds", type=_harness.whole, default=5)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args(arguments)
     figures: dict[str, object] = {"job_count": options.jobs}

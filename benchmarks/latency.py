@@ -32,11 +32,16 @@ SCRIPT = "date +%s.%N"
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--jobs", type=int, default=100, help="jobs on each cluster")
-    parser.add_argument("--seed", type=int, default=0, help="of the moments of submission")
-    parser.add_argument("--calls", type=int, default=1000, help="calls of job_submit.lua")
+    parser.add_argument("--jobs", type=_harness.whole, default=100, help="jobs on each cluster")
+    parser.add_argument(
+        "--seed", type=_harness.whole_or_0, default=0, help="of the moments of submission"
+    )
+    parser.add_argument(
+        "--calls", type=_harness.whole, default=1000, help="calls of job_submit.lua"
+    )
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
+    _harness.stop_on_signals()
     plain_s, roost_s = measure_starts(options.jobs, options.seed)
     lua_s = measure_script(options.calls)
     _harness.report(

@@ -100,7 +100,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         default=sorted(SAMPLES.glob("*.txt")),
         help="outputs of `nvidia-smi topo -m`; default: the matrices of the fake driver",
     )
-    parser.add_argument("--seed", type=int, default=0, help="of samples and loads (default 0)")
+    parser.add_argument(
+        "--seed", type=_harness.whole_or_0, default=0, help="of samples and loads (default 0)"
+    )
     parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
     options = parser.parse_args(argv)
     try:

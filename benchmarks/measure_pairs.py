@@ -24,6 +24,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, TextIO, TypeAlias
 
+import _harness
+
 from roost_probe.driver.nvml import Nvml
 from roost_probe.node.sampler import Sampler
 from roost_probe.show import sample_rows
@@ -199,13 +201,21 @@ def about() -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=float, default=600.0, help="after which no pair begins")
-    parser.add_argument("--settle-s", type=float, default=0.15, help="of a pair, not counted")
-    parser.add_argument("--window-s", type=float, default=0.5, help="of a pair, counted")
-    parser.add_argument("--start-s", type=float, default=120.0, help="for all loops to be warm")
-    parser.add_argument("--kinds", type=int, default=None, help="only the first")
+    parser.add_argument(
+        "--seconds", type=_harness.number, default=600.0, help="after which no pair begins"
+    )
+    parser.add_argument(
+        "--settle-s", type=_harness.number_or_0, default=0.15, help="of a pair, not counted"
+    )
+    parser.add_argument("--window-s", type=_harness.number, default=0.5, help="of a pair, counted")
+    parser.add_argument(
+        "--start-s", type=_harness.number, default=120.0, help="for all loops to be warm"
+    )
+    parser.add_argument("--kinds", type=_harness.whole, default=None, help="only the first")
     parser.add_argument("--device", default="cuda")
-    parser.add_argument("--seed", type=int, default=0, help="of the order of the pairs")
+    parser.add_argument(
+        "--seed", type=_harness.whole_or_0, default=0, help="of the order of the pairs"
+    )
     parser.add_argument("--mps", action="store_true", help="say in the tables that MPS is on")
     parser.add_argument("--out", type=Path, required=True, metavar="DIR")
     options = parser.parse_args()

@@ -58,8 +58,12 @@ def size_bytes(memo: Memo) -> int:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--jobs", type=int, default=10_000, help="with names of their own")
-    parser.add_argument("--ends", type=int, default=20, help="jobs that end in the minute")
+    parser.add_argument(
+        "--jobs", type=_harness.whole, default=10_000, help="with names of their own"
+    )
+    parser.add_argument(
+        "--ends", type=_harness.whole_or_0, default=20, help="jobs that end in the minute"
+    )
     parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
     options = parser.parse_args()
     policies = Plugins(order=OrderKind.LEARNED).policies(HeuristicScore())

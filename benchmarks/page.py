@@ -46,8 +46,10 @@ told();
 def main() -> None:
     """Print the medians over the repeats."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--nodes", type=int, default=1_000)
-    parser.add_argument("--repeats", type=int, default=5, help="visits, each by a fresh browser")
+    parser.add_argument("--nodes", type=_harness.whole, default=1_000)
+    parser.add_argument(
+        "--repeats", type=_harness.whole, default=5, help="visits, each by a fresh browser"
+    )
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     chromium = shutil.which("chromium")

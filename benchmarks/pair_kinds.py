@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterable
 from itertools import cycle
 
+import _harness
 import numpy as np
 import torch
 from torch import nn
@@ -231,7 +232,9 @@ def _labels(batch: int, device: str) -> torch.Tensor:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("kind", choices=sorted(KINDS))
-    parser.add_argument("batch", type=int, help="of graph the edges, of elementwise the parameters")
+    parser.add_argument(
+        "batch", type=_harness.whole, help="of graph the edges, of elementwise the parameters"
+    )
     parser.add_argument("--device", default="cuda")
     options = parser.parse_args()
     torch.manual_seed(0)

@@ -58,10 +58,10 @@ def measure(name: str, cluster: Cluster, count: int) -> dict[str, float]:
 def main() -> None:
     """Measure every rule, or those named."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--nodes", type=int, default=256)
-    parser.add_argument("--busy-frac", type=float, default=0.5)
-    parser.add_argument("--count", type=int, default=200, help="proposals a figure")
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--nodes", type=_harness.whole, default=256)
+    parser.add_argument("--busy-frac", type=_harness.number, default=0.5)
+    parser.add_argument("--count", type=_harness.whole, default=200, help="proposals a figure")
+    parser.add_argument("--seed", type=_harness.whole_or_0, default=0)
     parser.add_argument("--json", action="store_true")
     parser.add_argument("rules", nargs="*", default=list(PLACEMENTS))
     arguments = parser.parse_args()

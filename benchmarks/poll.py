@@ -35,8 +35,8 @@ GPU_COUNTS = (1, 2, 4, 8)
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--jobs", type=int, default=10_000, help="waiting jobs")
-    parser.add_argument("--repeats", type=int, default=7, help="of each poll")
+    parser.add_argument("--jobs", type=_harness.whole, default=10_000, help="waiting jobs")
+    parser.add_argument("--repeats", type=_harness.whole, default=7, help="of each poll")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     snapshot = asyncio.run(waiting(options.jobs))

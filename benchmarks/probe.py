@@ -26,9 +26,13 @@ _START_S, _SETTLE_S = 60.0, 3.0
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=float, default=60.0)
-    parser.add_argument("--processes", type=int, default=0, help="on each GPU; 0: not listed")
-    parser.add_argument("--every", type=float, default=10.0, help="seconds between two lists")
+    parser.add_argument("--seconds", type=_harness.number, default=60.0)
+    parser.add_argument(
+        "--processes", type=_harness.whole_or_0, default=0, help="on each GPU; 0: not listed"
+    )
+    parser.add_argument(
+        "--every", type=_harness.number, default=10.0, help="seconds between two lists"
+    )
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     found = measure(options.seconds, options.processes, options.every)

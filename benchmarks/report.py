@@ -75,7 +75,7 @@ def make_journal(folder: Path, count: int) -> None:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--jobs", type=int, default=100_000)
+    parser.add_argument("--jobs", type=_harness.whole, default=100_000)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory(prefix="roost-") as name:

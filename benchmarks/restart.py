@@ -20,8 +20,8 @@ STREAM_COUNT = 50
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--nodes", type=int, default=1_250)
-    parser.add_argument("--jobs", type=int, default=10_000, help="waiting at the start")
+    parser.add_argument("--nodes", type=_harness.whole, default=1_250)
+    parser.add_argument("--jobs", type=_harness.whole, default=10_000, help="waiting at the start")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     _harness.report(measure(options.nodes, options.jobs), as_json=options.json)

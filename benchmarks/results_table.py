@@ -78,6 +78,10 @@ def by_load(found: Iterable[Summary]) -> str:
     for each in found:
         policy, load = each["policy"], each["load"] or 0.0
         jct = each["metrics"]["avg_jct_s"]
+        if each.get("not_comparable"):  # it completed other jobs
+            cells.setdefault(policy, {})[load] = "-"
+            seeds[policy] = each["regime"], len(each["seeds"])
+            continue
         ratio = jct.get("ratio") or {"mean": 1.0, "ci95": None}
         cell = f"{ratio['mean']:.2f}"
         if ratio["ci95"] is not None and ratio["ci95"][0] != ratio["ci95"][1]:
@@ -126,6 +130,8 @@ def ratios_to(baseline: str, paths: Iterable[Path]) -> str:
 def ratio_cells(mine: Mapping[int, Summary], other: Mapping[int, Summary]) -> list[str]:
     """The cells of a policy's runs at one load, by seed, beside another policy's."""
     both = sorted(mine.keys() & other.keys())
+    if any(mine[seed].get("completed") != other[seed].get("completed") for seed in both):
+        both = []  # a ratio of means of different jobs says nothing
     return [
         mean_and_half([mine[seed]["avg_jct_s"] / 3600 for seed in sorted(mine)]),
         *(

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import _harness
 import torch
 
 from roost_sim.clusters.cluster_file import load_cluster
@@ -119,9 +120,9 @@ def main() -> int:
     parser.add_argument("method", choices=METHODS)
     parser.add_argument("--trace", type=Path, required=True)
     parser.add_argument("--cluster", required=True)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--decisions", type=float, default=8_000, help="the budget")
-    parser.add_argument("--jobs", type=int, default=480, help="of an episode")
+    parser.add_argument("--seed", type=_harness.whole_or_0, default=0)
+    parser.add_argument("--decisions", type=_harness.number, default=8_000, help="the budget")
+    parser.add_argument("--jobs", type=_harness.whole, default=480, help="of an episode")
     parser.add_argument("--teacher", default="learned-trusting+common-shapes+patient-uplink-delay")
     parser.add_argument("-o", dest="out", type=Path, required=True)
     arguments = parser.parse_args()

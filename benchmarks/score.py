@@ -16,7 +16,7 @@ CANDIDATE_COUNTS = (1, 16, 64, 512)
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--calls", type=int, default=5000)
+    parser.add_argument("--calls", type=_harness.whole, default=5000)
     parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
     options = parser.parse_args()
     policy, fault = load_score_policy("builtin")

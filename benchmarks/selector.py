@@ -27,9 +27,9 @@ from roost_train.release.selector_release import write_selector
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--jobs", type=int, default=128)
-    parser.add_argument("--nodes", type=int, default=128)
-    parser.add_argument("--count", type=int, default=300)
+    parser.add_argument("--jobs", type=_harness.whole, default=128)
+    parser.add_argument("--nodes", type=_harness.whole, default=128)
+    parser.add_argument("--count", type=_harness.whole, default=300)
     parser.add_argument("--model", type=Path)
     parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
     options = parser.parse_args()

@@ -10,6 +10,8 @@ import sys
 import time
 from collections.abc import Sequence
 
+import _harness
+
 from roost_demo.stack import Stack
 
 REQUESTS = (1, 2, 2, 2, 4, 4, 8)
@@ -19,10 +21,11 @@ LONGEST_S = 12
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the jobs and print the report."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--jobs", type=int, default=60)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--columns", type=int, default=96)
+    parser.add_argument("--jobs", type=_harness.whole, default=60)
+    parser.add_argument("--seed", type=_harness.whole_or_0, default=1)
+    parser.add_argument("--columns", type=_harness.whole, default=96)
     options = parser.parse_args(arguments)
+    _harness.stop_on_signals()
     rng = random.Random(options.seed)
     settings = {"partitions": {"main": {"mode": "shadow"}}, "slurm": {"poll_interval_s": 2.0}}
     with Stack(settings=settings) as stack:

@@ -28,10 +28,10 @@ LOAD = 0.95
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--jobs", type=int, default=10_000)
+    parser.add_argument("--jobs", type=_harness.whole, default=10_000)
     parser.add_argument("--trace", type=Path, help="its first jobs, instead of drawn ones")
     parser.add_argument("--policy", default="fifo")
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seed", type=_harness.whole_or_0, default=0)
     parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
     options = parser.parse_args()
     cluster = _cluster()

@@ -11,8 +11,8 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 
 import _harness
@@ -29,10 +29,16 @@ _SUBMIT_S = 3_600.0
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--jobs", type=int, default=10_000, help="waiting jobs")
-    parser.add_argument("--burst", type=int, default=1_000, help="submissions of the burst")
-    parser.add_argument("--seconds", type=float, default=60.0, help="of rest that are measured")
-    parser.add_argument("--lease", type=int, default=60, help="slurm.lease_s, in seconds")
+    parser.add_argument("--jobs", type=_harness.whole, default=10_000, help="waiting jobs")
+    parser.add_argument(
+        "--burst", type=_harness.whole, default=1_000, help="submissions of the burst"
+    )
+    parser.add_argument(
+        "--seconds", type=_harness.number, default=60.0, help="of rest that are measured"
+    )
+    parser.add_argument(
+        "--lease", type=_harness.whole, default=60, help="slurm.lease_s, in seconds"
+    )
     parser.add_argument(
         "--cli-filter",
         action="store_true",
@@ -40,6 +46,7 @@ def main() -> None:
     )
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
+    _harness.stop_on_signals()
     figures = measure(
         options.jobs, options.burst, options.seconds, options.lease, options.cli_filter
     )
@@ -56,8 +63,12 @@ def measure(
         )
         with LocalSlurm(alike) as plain:
             clusters = {"plain": plain, "roost": stack.slurm}
-            with ThreadPoolExecutor() as threads:
-                list(threads.map(lambda one: _fill(one, job_count), clusters.values()))
+            with ExitStack() as fills:
+                clients = [
+                    fills.enter_context(_filling(one, job_count)) for one in clusters.values()
+                ]
+                for client in clients:
+                    _await_jobs(client)
             time.sleep(min(_SETTLE_S, seconds))
             figures = _at_rest(clusters, stack, seconds)
             figures |= _burst(clusters, stack, burst_count)
@@ -83,11 +94,13 @@ def _at_rest(clusters: dict[str, LocalSlurm], stack: Stack, seconds: float) -> d
     return figures | {"added_cpu_percent": percent["roost"] - percent["plain"]}
 
 
-def _fill(cluster: LocalSlurm, job_count: int) -> None:
-    """Submit jobs that fill the GPUs, and then the crowd."""
+def _filling(
+    cluster: LocalSlurm, job_count: int
+) -> AbstractContextManager[subprocess.Popen[bytes]]:
+    """Submit jobs that fill the GPUs, and let a client submit the crowd."""
     for node in cluster.plan.nodes:
         cluster.submit(f"--gres=gpu:{node.gpu_count}", script="sleep 36000")
-    _submit(cluster, job_count)
+    return _submitting(cluster, job_count)
 
 
 def _burst(clusters: dict[str, LocalSlurm], stack: Stack, count: int) -> dict[str, object]:
@@ -118,17 +131,32 @@ def _burst(clusters: dict[str, LocalSlurm], stack: Stack, count: int) -> dict[st
 
 def _submit(cluster: LocalSlurm, count: int) -> float:
     """Submit jobs one after the other, and return the seconds that it took."""
-    script = "for i in $(seq $0); do sbatch -Q --gres=gpu:4 --wrap true || exit 1; done"
     began_s = time.monotonic()
-    subprocess.run(
+    with _submitting(cluster, count) as process:
+        _await_jobs(process)
+    return time.monotonic() - began_s
+
+
+@contextmanager
+def _submitting(cluster: LocalSlurm, count: int) -> Iterator[subprocess.Popen[bytes]]:
+    """Start a client that submits jobs one after the other; stop it at the end of the context."""
+    script = "for i in $(seq $0); do sbatch -Q --gres=gpu:4 --wrap true || exit 1; done"
+    with subprocess.Popen(
         ["sh", "-c", script, str(count)],
         env=cluster.env,
         cwd=cluster.folder.root / "work",
-        check=True,
         stdout=subprocess.DEVNULL,
-        timeout=_SUBMIT_S,
-    )
-    return time.monotonic() - began_s
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()  # does nothing where it has ended
+
+
+def _await_jobs(process: subprocess.Popen[bytes]) -> None:
+    """Wait until all jobs are submitted."""
+    if status := process.wait(_SUBMIT_S):
+        raise SystemExit(f"sbatch refused a job: exit code {status}; its error is above")
 
 
 def _update_count(cluster: LocalSlurm) -> int:

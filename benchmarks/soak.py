@@ -23,7 +23,7 @@ _LOOKS = 60
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--minutes", type=float, default=10.0)
+    parser.add_argument("--minutes", type=_harness.number, default=10.0)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     _harness.report(measure(options.minutes), as_json=options.json)

@@ -35,13 +35,20 @@ _DONE = "done"  # a line a run: its start and its end, in seconds since the epoc
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kinds", default="array,singles,sruns,steps,resume")
-    parser.add_argument("--rounds", type=int, default=3, help="turns of each cluster")
-    parser.add_argument("--seconds", type=float, default=45.0, help="of a turn of array and sruns")
-    parser.add_argument("--run-s", type=float, default=1.0, help="length of a job")
-    parser.add_argument("--jobs", type=int, default=200, help="jobs of singles, and steps")
-    parser.add_argument("--clients", type=int, default=4, help="that call srun at the same time")
+    parser.add_argument("--rounds", type=_harness.whole, default=3, help="turns of each cluster")
+    parser.add_argument(
+        "--seconds", type=_harness.number, default=45.0, help="of a turn of array and sruns"
+    )
+    parser.add_argument("--run-s", type=_harness.number, default=1.0, help="length of a job")
+    parser.add_argument(
+        "--jobs", type=_harness.whole, default=200, help="jobs of singles, and steps"
+    )
+    parser.add_argument(
+        "--clients", type=_harness.whole, default=4, help="that call srun at the same time"
+    )
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
+    _harness.stop_on_signals()
     kinds: dict[str, Callable[[LocalSlurm], dict[str, float]]] = {
         "array": partial(measure_array, run_s=options.run_s, seconds=options.seconds),
         "singles": partial(measure_singles, run_s=options.run_s, count=options.jobs),

@@ -22,9 +22,11 @@ _SETTLE_S, _STILL_S = 600.0, 10.0
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--nodes", type=int, default=1_000)
-    parser.add_argument("--jobs", type=int, default=20_000, help="waiting jobs")
-    parser.add_argument("--seconds", type=float, default=20.0, help="with a submission each second")
+    parser.add_argument("--nodes", type=_harness.whole, default=1_000)
+    parser.add_argument("--jobs", type=_harness.whole, default=20_000, help="waiting jobs")
+    parser.add_argument(
+        "--seconds", type=_harness.number, default=20.0, help="with a submission each second"
+    )
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     figures = measure(options.nodes, options.jobs, options.seconds)

@@ -17,10 +17,12 @@ from roostd.ops.clock import Clock
 from roostd.ops.promotions import Promotions
 from roostd.slurm.comment import JobComment
 from roostd.slurm.job_facts import Owner as Owner
+from roostd.telemetry.activity_speed import ActivityTracker
 from roostd.telemetry.board import ProbeBoard
 from roostd.telemetry.foreign_memory import Foreign
 from roostd.telemetry.gpu_memory import GpuMemoryPeaks
 from roostd.telemetry.progress import ProgressTracker
+from roostd.telemetry.speed_source import SpeedSource
 from roostd.telemetry.waste import WasteTally
 
 _REMEMBERED_COUNT = 20_000  # choices of the policy in shadow
@@ -178,6 +180,7 @@ class DaemonState:
         waste: GPU-seconds that brought nothing, by day and user.
         foreign: the GPUs whose memory processes of no Slurm job hold, by node and index.
         progress: what was learned from the progress that jobs report.
+        activity: what was learned from the activity of GPUs, of jobs that report no progress.
         gpu_memory: what earlier runs of kinds of jobs used; learned where jobs may share GPUs.
         first_shares: what each job got at the start of its present or last run: Slurm takes back
             the nodes of a job that completes one by one.
@@ -238,6 +241,7 @@ class DaemonState:
     waste: WasteTally = field(default_factory=WasteTally)
     foreign: dict[tuple[NodeName, int], Foreign] = field(default_factory=dict)
     progress: ProgressTracker = field(default_factory=ProgressTracker)
+    activity: ActivityTracker = field(default_factory=ActivityTracker)
     gpu_memory: GpuMemoryPeaks = field(default_factory=GpuMemoryPeaks)
     first_shares: dict[JobId, tuple[NodeShare, ...]] = field(default_factory=dict)
     release_reasons: dict[JobId, str] = field(default_factory=dict)
@@ -255,6 +259,12 @@ class DaemonState:
         if owner is not None:
             return owner.user_id
         return None if record is None else record.spec.user_id
+
+    def speed_sources(self) -> tuple[SpeedSource, ...]:
+        """Return what compares speeds with predictions, the most reliable first."""
+        if self.config.telemetry.activity_speed:
+            return self.progress, self.activity
+        return (self.progress,)
 
     def job_of(self, slurm_job_id: int) -> JobId:
         """Return the JobId of one of Slurm's numeric ids."""

@@ -22,6 +22,7 @@ from roost_engine.domain.events import (
     GpuHealthChanged,
     JobChanged,
     JobEnded,
+    JobLoadSeen,
     JobQueued,
     JobsStopped,
     JobStarted,
@@ -298,6 +299,8 @@ class Engine:
             case LinksSeen():
                 if (running := self._table.jobs.get(event.job_id)) is not None:
                     running.note_links(event.nvlink_frac, event.pcie_frac, event.nic_frac)
+            case JobLoadSeen():
+                self.cluster.apply_job_load(event.job_id, event.load)
             case MemorySeen():
                 pass  # what jobs that share GPUs need; the seating has noted it
             case SharingWithdrawn():

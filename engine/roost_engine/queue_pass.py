@@ -5,6 +5,8 @@ has waited out its patience nodes are reserved; others may use these nodes if th
 Page: docs/architecture.md.
 """
 
+from collections.abc import Callable
+from functools import partial
 from math import inf
 from typing import NamedTuple
 
@@ -18,6 +20,7 @@ from roost_engine.job_record import JobRecord, shares_of
 from roost_engine.placement.candidates import Candidates
 from roost_engine.placement.eligibility import could_ever_fit, why_never
 from roost_engine.placement.reservation import Reservation, reserve
+from roost_engine.placement.search import first_candidates
 from roost_engine.policies.protocols import CandidatePolicy, Defer, ShapedCandidates
 from roost_engine.policies.slots import GateSlot
 from roost_engine.policies.wider_shapes import WiderShapes
@@ -74,7 +77,7 @@ class QueuePass:
         team: Team | None,
     ) -> None:
         self._table, self._cluster, self._config = table, table.cluster, table.config
-        self._gate, self._ask_gate, self._scorer = policies[1:]
+        self._gate, self._ask_gate, self._scorer = policies.gate, policies.ask_gate, policies.scorer
         self._wider: WiderShapes | None = None
         if self._config.wider_after_s < inf and isinstance(policies.candidates, ShapedCandidates):
             self._wider = WiderShapes(policies.candidates)
@@ -257,11 +260,10 @@ class QueuePass:
             if earlier is not None and group.job_ids:
                 group.restore_failure(earlier, self._cluster, self.candidates)
             return True
-        if self._wider is not None and len(job.shapes) > 1:
-            wider = self._wider.wider_candidates(self._cluster, job, reserved | full)
-            if self._waits_no_longer(record, group, wider, at_s) and wider is not None:
-                self._offer(job_id, record, wider, at_s, actions)
-                return True
+        wider = self._wider_candidates(job, reserved | full)
+        if wider is not None and self._waits_no_longer(record, group, wider, at_s):
+            self._offer(job_id, record, wider, at_s, actions)
+            return True
         if full and self.candidates.propose(self._cluster, job, reserved, at_s):
             # No node is reserved for it: it waits for other jobs' CPUs, not for capacity.
             group.note_failure(candidates, limit)
@@ -278,17 +280,17 @@ class QueuePass:
         return True
 
     def _waits_no_longer(
-        self, record: JobRecord, group: Group, wider: Candidates | None, at_s: float
+        self, record: JobRecord, group: Group, wider: Candidates, at_s: float
     ) -> bool:
         """Return whether a job without capacity has waited long enough to take a wider shape.
 
         Args:
             record: of the job.
             group: of the job; notes since when that shape has had capacity.
-            wider: what the job could have in that shape; None: nothing.
+            wider: what the job could have in that shape now.
             at_s: engine time.
         """
-        if wider is None:
+        if not wider.options:
             group.wider_since_s = inf
             return False
         group.wider_since_s = min(group.wider_since_s, at_s)
@@ -306,14 +308,29 @@ class QueuePass:
     def _propose(self, job: JobSpec, reserved: NodeSet, at_s: float) -> Candidates:
         """Propose placements on GPUs without foreign memory; on any GPUs where there are none."""
         cluster = self._cluster
-        if cluster.foreign.used_bytes:
-            with cluster.foreign.withheld() as node_count:
-                found = self.candidates.propose(cluster, job, reserved, at_s)
-            if found.options:
-                if node_count:
-                    found.rename_exclusions(lambda others: (*others, (_WITHHELD, node_count)))
-                return found
-        return self.candidates.propose(cluster, job, reserved, at_s)
+        if not cluster.foreign.used_bytes:
+            return self.candidates.propose(cluster, job, reserved, at_s)
+        propose = partial(self.candidates.propose, cluster, job, reserved, at_s)
+        return self._avoid_foreign_memory(propose)
+
+    def _wider_candidates(self, job: JobSpec, reserved: NodeSet) -> Candidates | None:
+        """List placements in a wider shape, as `_propose` does; None: the job accepts none."""
+        if self._wider is None or len(job.shapes) == 1:
+            return None
+        cluster, shapes = self._cluster, self._wider.wider_shapes(self._cluster, job)
+        if not shapes:
+            return None
+        propose = partial(first_candidates, cluster, job, reserved, shapes=shapes)
+        return self._avoid_foreign_memory(propose) if cluster.foreign.used_bytes else propose()
+
+    def _avoid_foreign_memory(self, propose: Callable[[], Candidates]) -> Candidates:
+        with self._cluster.foreign.withheld() as node_count:
+            found = propose()
+        if not found.options:
+            return propose()
+        if node_count:
+            found.rename_exclusions(lambda others: (*others, (_WITHHELD, node_count)))
+        return found
 
     def place_if_cleared(self, record: JobRecord, at_s: float, actions: list[Action]) -> bool:
         """Place a job where it is pinned already, if its GPUs there are free now."""

@@ -58,9 +58,12 @@ def _parser() -> argparse.ArgumentParser:
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--print-topology", action="store_true", help="print the links and exit")
     what.add_argument("--once", action="store_true", help="print one sample and exit")
-    parser.add_argument("--json", action="store_true", help="print it as JSON")
+    parser.add_argument("--json", action="store_true", help="print that as JSON")
     parser.add_argument(
-        "--daemon", metavar="HOST:PORT", help=f"where roostd listens; its port is {DEFAULT_PORT}"
+        "--daemon",
+        metavar="HOST:PORT",
+        help="where roostd listens; needed without --print-topology and --once"
+        f" (default port {DEFAULT_PORT})",
     )
     parser.add_argument(
         "--node",

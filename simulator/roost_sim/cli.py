@@ -55,8 +55,8 @@ def _drop_output() -> None:
 @click.group(
     cls=_ExitCodeGroup,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Exit codes: 0 done, 1 done and the answer is no (replay, tune), 2 a file, a name or an "
-    "option is wrong, 130 interrupted.",
+    epilog="Exit codes: 0 done, 1 done and the answer is no (replay, tune) or a run failed "
+    "(compare), 2 a file, a name or an option is wrong, 130 interrupted.",
 )
 @click.version_option(package_name="roost", prog_name="roost-sim")
 def cli() -> None:

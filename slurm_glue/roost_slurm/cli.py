@@ -204,7 +204,7 @@ def _add_certs(certs: argparse.ArgumentParser) -> None:
         help="certificates that expire earlier are made again (default %(default)s)",
     )
     certs.add_argument(
-        "--revoke", metavar="NODE", help="add this node's certificate to revoked.txt"
+        "--revoke", metavar="NODE", help="add this node's certificates to revoked.txt"
     )
     certs.add_argument("--check", action="store_true", help="list what expires; change nothing")
 
@@ -227,7 +227,8 @@ def _certs(args: argparse.Namespace) -> int:
                 print(f"{one.name}: {one.days_left:.0f} days left")
             return DIFFERENT if any(one.days_left < args.renew_before for one in held) else 0
         if args.revoke:
-            print(f"{authority.revoke(args.revoke)} {args.revoke}")
+            for digest in authority.revoke(args.revoke):
+                print(f"{digest} {args.revoke}")
             return 0
         nodes = hostlist.expand(args.nodes) if args.nodes else []
         for name in authority.make(_wanted(args, nodes), args.days, args.renew_before):

@@ -47,6 +47,18 @@ def test_what_was_not_run_is_a_dash(table: ModuleType) -> None:
     assert "| `las` | none | 1 | - | 0.80 (0.70 to 0.90) |" in table.by_load(found)
 
 
+def test_policies_that_completed_other_jobs_have_a_dash(table: ModuleType, tmp_path: Path) -> None:
+    marked = summary("las", 0.9, None) | {"not_comparable": "other jobs than under fifo"}
+    assert "| `las` | none | 1 | - |" in table.by_load([summary("fifo", 0.9, None), marked])
+    path = tmp_path / "compared.json"
+    runs = [
+        run(name, 0, 3_600.0) | {"completed": count}
+        for name, count in (("slurm", 98), ("roost", 100))
+    ]
+    path.write_text(json.dumps(runs), encoding="utf-8")
+    assert "| `roost` | 1 | 1.00 | - | - | 3 | 0.250 |" in table.ratios_to("slurm", [path])
+
+
 def run(policy: str, seed: int, jct_s: float, load: float = 1.1) -> dict[str, object]:
     figures = {"avg_jct_s": jct_s, "p99_jct_s": 2 * jct_s, "preemptions": 3, "comm_share": 0.25}
     return {"policy": policy, "load": load, "seed": seed, **figures}

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import grpc
 import pytest
 from click.testing import CliRunner
@@ -132,3 +133,23 @@ def test_help_names_every_exit_code() -> None:
     text = " ".join(CliRunner().invoke(cli, ["--help"]).stdout.split())
     for code in {0, *EXIT_CODES.values(), EXIT_DAEMON_FAULT}:
         assert f" {code} " in text.partition("Exit codes:")[2]
+
+
+def _commands(group: click.Group, *above: str) -> list[tuple[tuple[str, ...], click.Command]]:
+    found: list[tuple[tuple[str, ...], click.Command]] = [(above, group)]
+    for name, command in group.commands.items():
+        if isinstance(command, click.Group):
+            found += _commands(command, *above, name)
+        else:
+            found.append(((*above, name), command))
+    return found
+
+
+@pytest.mark.parametrize(("path", "command"), _commands(cli), ids=lambda value: str(value))
+def test_help_is_whole(path: tuple[str, ...], command: click.Command) -> None:
+    if isinstance(command, click.Group):
+        shown = CliRunner().invoke(cli, [*path, "--help"]).stdout.partition("Commands:")[2]
+        assert "..." not in shown
+    for parameter in command.params:
+        if isinstance(parameter, click.Option):
+            assert parameter.help, parameter.name

@@ -37,7 +37,9 @@ def audit() -> None:
 
 @audit.command(name="show", epilog="Example: roostctl audit show --last 20")
 @click.option("--file", type=_file_type, default=DEFAULT_FILE, show_default=True, help="The log.")
-@click.option("--last", type=click.IntRange(min=1), help="Only so many, the newest ones.")
+@click.option(
+    "--last", type=click.IntRange(min=1), help="Only so many, the newest ones.  [default: all]"
+)
 @json_option
 def show_(file: Path, last: int | None, as_json: bool) -> None:
     """List the changes, oldest first."""

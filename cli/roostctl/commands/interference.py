@@ -36,7 +36,8 @@ def interference(options: Options, count: int, as_json: bool) -> None:
     the newest report; OFF BY is the mean, shrunk towards 0 where there are few REPORTS, with its
     standard error. The second table has all kinds, the most reports first. A third one has the
     pairs on shared GPUs that runs have corrected: what the user's jobs of MODEL lose there, and
-    whether the pair is SHARED still.
+    whether the pair is SHARED still. Lines "estimated from activity" are of jobs that report no
+    progress: a weak measure, which roostd takes where telemetry.activity_speed is on.
     """
     with InterferenceClient(options.daemon, options.timeout_s) as client:
         found = client.get_interference(count)
@@ -68,7 +69,7 @@ def _row(row: pb.InterferenceRow) -> list[Cell]:
         _lost(row.predicted),
         _lost(row.observed),
         _off_by(row.residual, row.error),
-        f"{row.report_count:.0f}",
+        _reports(row.report_count, row.from_activity),
     ]
 
 
@@ -77,7 +78,7 @@ def _kind(kind: pb.InterferenceKind) -> list[Cell]:
         login_of(kind.user_id),
         or_absent(kind.job_name),
         _off_by(kind.residual, kind.error),
-        f"{kind.report_count:.0f}",
+        _reports(kind.report_count, kind.from_activity),
     ]
 
 
@@ -96,6 +97,10 @@ def _pair(pair: pb.SharedPair) -> list[Cell]:
 def _lost(log_slowdown: float) -> str:
     """Return the speed lost: 0.105 is 10%. Twice as fast is the most that is shown of a gain."""
     return f"{100 * (1 - exp(min(-log_slowdown, log(2)))):.0f}%"
+
+
+def _reports(count: float, from_activity: bool) -> str:
+    return f"{count:.0f}, estimated from activity" if from_activity else f"{count:.0f}"
 
 
 def _off_by(residual: float, error: float) -> str:

@@ -87,7 +87,11 @@ def list_(options: Options, as_json: bool) -> None:
     show(console, listing(console, _HEADS, [_row(choice) for choice in found.policies]))
 
 
-@policy.command(name="show", epilog="Example: roostctl policy show order")
+@policy.command(
+    name="show",
+    short_help="Show what decides in a slot, and how it does.",
+    epilog="Example: roostctl policy show order",
+)
 @click.argument("slot", default="")
 @json_option
 @pass_options
@@ -112,7 +116,10 @@ def shadow(options: Options, name: str, off: bool, admin: str, as_json: bool) ->
         _print(client.shadow(name, caller_name()), as_json)
 
 
-@policy.command(epilog="Example: roostctl policy evaluate order:learned --last 7d")
+@policy.command(
+    short_help="Compare a policy with the active one.",
+    epilog="Example: roostctl policy evaluate order:learned --last 7d",
+)
 @click.argument("name")
 @click.option(
     "--last",
@@ -121,7 +128,7 @@ def shadow(options: Options, name: str, off: bool, admin: str, as_json: bool) ->
     default="7d",
     show_default=True,
     metavar="TIME",
-    help="Compare the jobs that came in this time.",
+    help="Compare the jobs that came in this time: 12h, 7d, 2w.",
 )
 @admin_option
 @json_option
@@ -152,7 +159,8 @@ def evaluate(
     type=Share(),
     default=None,
     metavar="SHARE",
-    help="Only for the jobs of this share of the users, by their ids.",
+    help="Only for the jobs of this share of the users, such as 10%, by their ids.  "
+    "[default: all users]",
 )
 @click.option("--force", is_flag=True, help="In spite of a refusal; the audit log keeps it.")
 @admin_option
@@ -175,7 +183,10 @@ def promote(
         _print(client.promote(name, caller_name(), canary_frac or 0.0, force), as_json)
 
 
-@policy.command(epilog="Example: roostctl policy rollback order")
+@policy.command(
+    short_help="Take a promoted policy out of its slot.",
+    epilog="Example: roostctl policy rollback order",
+)
 @click.argument("slot", default="")
 @admin_option
 @json_option

@@ -105,7 +105,8 @@ def _beyond_slurm(status: pb.Status) -> Iterator[tuple[str, Cell]]:
     text = Text("none")
     if longest_s:
         text = Text(f"up to {duration(longest_s)} longer than under plain Slurm")
-        text.append(f", job {safe_text(job_id)}")
+        if job_id:  # absent where it is another user's, and the caller may see its own only
+            text.append(f", job {safe_text(job_id)}")
     if status.beyond_cap_count:
         beyond = counted(status.beyond_cap_count, "job")
         text.append(f"; {beyond} beyond the cap now", "red")

@@ -19,6 +19,7 @@ class InterferenceRowDocument(TypedDict):
     report_count: float | None
     predicted: float | None
     observed: float | None
+    from_activity: bool
 
 
 class InterferenceKindDocument(TypedDict):
@@ -29,6 +30,7 @@ class InterferenceKindDocument(TypedDict):
     residual: float | None
     error: float | None
     report_count: float | None
+    from_activity: bool
 
 
 class SharedPairDocument(TypedDict):
@@ -87,6 +89,7 @@ def _row(one: pb.InterferenceRow) -> InterferenceRowDocument:
         "report_count": finite(one.report_count, 4),
         "predicted": finite(one.predicted, 4),
         "observed": finite(one.observed, 4),
+        "from_activity": one.from_activity,
     }
 
 
@@ -97,6 +100,7 @@ def _kind(one: pb.InterferenceKind) -> InterferenceKindDocument:
         "residual": finite(one.residual, 4),
         "error": finite(one.error, 4),
         "report_count": finite(one.report_count, 4),
+        "from_activity": one.from_activity,
     }
 
 

@@ -69,17 +69,32 @@ def filter_options(command: _Command) -> Callable[..., Any]:
     wrapped = _with_filter(command)
     several: dict[str, Any] = {"multiple": True, "callback": lambda ctx, param, v: _split(v)}
     for option in (
-        click.option("--name", "names", metavar="PATTERN", help="Such as train-*.", **several),
+        click.option(
+            "--name",
+            "names",
+            metavar="PATTERN",
+            help="Job name; * and ? stand for any letters, as in train-*.",
+            **several,
+        ),
         click.option(
             "--state",
             "states",
             metavar="STATE",
             multiple=True,
             callback=_states,
-            help=f"{', '.join(STATES)}.",
+            help=f"{', '.join(STATES)}.  [default: all but ended]",
         ),
-        click.option("--partition", "-p", "partitions", metavar="PARTITION", **several),
-        click.option("--account", "-A", "accounts", metavar="ACCOUNT", **several),
+        click.option(
+            "--partition",
+            "-p",
+            "partitions",
+            metavar="PARTITION",
+            help="Name of a partition that the job may run in.",
+            **several,
+        ),
+        click.option(
+            "--account", "-A", "accounts", metavar="ACCOUNT", help="Slurm account.", **several
+        ),
         click.option(
             "--user", "-u", "users", metavar="USER", help="Login name or number.", **several
         ),

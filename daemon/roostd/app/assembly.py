@@ -19,8 +19,10 @@ from roostd.app.forecast.forecast_errors import ForecastErrors
 from roostd.app.forecast.forecast_worker import ForecastWorker
 from roostd.app.forecast.forecaster import Forecaster
 from roostd.app.mode_desk import ModeDesk
+from roostd.app.observation.activity_meter import ActivityMeter
 from roostd.app.observation.gpu_memory_meter import GpuMemoryMeter
 from roostd.app.observation.interference_keeper import InterferenceKeeper
+from roostd.app.observation.job_load_meter import JobLoadMeter
 from roostd.app.observation.knowledge_keeper import KnowledgeKeeper
 from roostd.app.observation.link_meter import LinkMeter
 from roostd.app.observation.pair_reporter import PairReporter
@@ -117,9 +119,14 @@ class Assembly:
 
     def _build_meters(self, config: Config) -> None:
         """Build the parts that measure and learn, once a second."""
-        folder = config.paths.state_dir
+        folder, clock = config.paths.state_dir, self.state.clock
         self._links = LinkMeter(self.state, self._emit)
-        self._interference = InterferenceKeeper(self.state, folder / "interference.json")
+        self._job_loads = JobLoadMeter(self.state, self._emit)
+        self._activity = ActivityMeter(self.state)
+        self._keepers = (
+            InterferenceKeeper(clock, self.state.progress, folder / "interference.json"),
+            InterferenceKeeper(clock, self.state.activity, folder / "activity.json"),
+        )
         self._pairs = PairReporter(self.state, lambda: self.engines.plugins, self._emit)
         self._waste = WasteMeter(
             self.state, folder / "waste.json", self._metrics.wasted, self._emit
@@ -223,14 +230,18 @@ class Assembly:
         self._links.poll()
         self._waste.poll()
         self._gpu_memory.poll()
-        self._interference.poll()
+        self._job_loads.poll()
+        self._activity.poll()
+        for keeper in self._keepers:
+            keeper.poll()
         self._pairs.poll()
 
     def store(self) -> None:
         """Store what was measured and learned."""
         self._waste.store()
         self._gpu_memory.store()
-        self._interference.store()
+        for keeper in self._keepers:
+            keeper.store()
         self._forecast_errors.store()
         self.knowledge.write()
 

@@ -27,7 +27,7 @@ from roostd.app.observation.knowledge_keeper import KnowledgeKeeper
 from roostd.config.config import Config
 from roostd.config.speed_file import load_speeds
 from roostd.state import DaemonState
-from roostd.telemetry.learned_pairs import pairs_of
+from roostd.telemetry.speed_source import pairs_of_sources
 
 _log = structlog.get_logger(__name__)
 
@@ -130,10 +130,10 @@ class EngineRuns:
         )
 
     def _pairs(self, score: ScorePolicy) -> tuple[PairCorrection, ...]:
-        """Return what progress has taught of the model of a score, for the whole run."""
-        tracker = self._state.progress
-        is_asked = isinstance(score, PredictsLosses) and score.name == tracker.model
-        return pairs_of(tracker.table.state()) if is_asked else ()
+        """Return what the speed of jobs has taught of the model of a score, for the whole run."""
+        if not isinstance(score, PredictsLosses):
+            return ()
+        return pairs_of_sources(self._state.speed_sources(), score.name)
 
     def _load_score(self) -> ScorePolicy:
         state, model = self._state, self._state.config.choice.in_effect.model

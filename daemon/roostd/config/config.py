@@ -163,6 +163,16 @@ class Telemetry(Section):
         " jobs share, to know what each uses of their memory; it does so too where processes of no"
         " job hold memory; 0: never",
     )
+    job_loads: bool = Field(
+        default=False,
+        description="report memory used, power, clocks and how the load of running jobs varies to"
+        " the engine, for a model of neighbours trained on them; the one that ships is not",
+    )
+    activity_speed: bool = Field(
+        default=False,
+        description="estimate the speed of jobs that report none from the activity of their GPUs,"
+        " where a model of neighbours decides; weak: docs/interference.md",
+    )
 
 
 class Eta(Section):

@@ -2,7 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterable
+from collections import OrderedDict, deque
+from collections.abc import AsyncIterator, Hashable, Iterable
 from contextlib import asynccontextmanager
 from typing import TypeVar
 
@@ -31,14 +32,51 @@ class Slices:
 
 
 class Readings:
-    """Admits one reading at a time: slices of many would add up to a long turn of the loop."""
+    """Admits one reading at a time: slices of many would add up to a long turn of the loop.
+
+    The callers take turns: one that asks for many readings waits for itself, and each other caller
+    for one reading of it.
+    """
 
     def __init__(self) -> None:
-        self._lock = asyncio.Lock()
+        self._is_busy = False
+        self._waiting: OrderedDict[Hashable, deque[asyncio.Future[None]]] = OrderedDict()
 
     @asynccontextmanager
-    async def begin(self) -> AsyncIterator[Slices]:
-        """Wait for the readings before this one, and for a turn of its own."""
-        async with self._lock:
+    async def begin(self, caller: Hashable = None) -> AsyncIterator[Slices]:
+        """Wait for the readings before this one, and for a turn of its own.
+
+        Args:
+            caller: whose reading it is.
+        """
+        await self._enter(caller)
+        try:
             await asyncio.sleep(0)  # the reading before may have ended in this turn
             yield Slices()
+        finally:
+            self._leave()
+
+    async def _enter(self, caller: Hashable) -> None:
+        if not self._is_busy:
+            self._is_busy = True
+            return
+        turn = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(caller, deque()).append(turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():  # cancelled in the turn in which it was let in
+                self._leave()
+            raise
+
+    def _leave(self) -> None:
+        """Let in the next reading of the caller that has waited longest for its turn."""
+        while self._waiting:
+            caller, turns = self._waiting.popitem(last=False)
+            turn = turns.popleft()
+            if turns:
+                self._waiting[caller] = turns  # behind the other callers
+            if not turn.done():
+                turn.set_result(None)
+                return
+        self._is_busy = False

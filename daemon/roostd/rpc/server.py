@@ -33,9 +33,10 @@ from roostd.ops import grpc_wakeups
 from roostd.ops.files import file_limit
 from roostd.ops.metrics import Metrics
 from roostd.rpc.access.certificates import CertificateFiles, Revocations
-from roostd.rpc.access.limits import OPERATOR_CALL_LIMIT, operator_options, probe_options
+from roostd.rpc.access.in_flight import CallsInFlight
+from roostd.rpc.access.limits import operator_options, probe_options
 from roostd.rpc.access.roles import Access, RoleCheck
-from roostd.rpc.access.socket_files import clear_socket, guard_socket, remove_socket
+from roostd.rpc.access.socket_files import clear_socket, guard_socket
 from roostd.rpc.access.socket_front import SocketFront
 from roostd.rpc.errors import ErrorInterceptor
 from roostd.rpc.services.admin import AdminService, ReportEvent
@@ -94,9 +95,9 @@ class Servers:
     ) -> None:
         self._state, self._metrics, self._listen = state, metrics, listen
         self._operator_socket, self._admin_socket = operator_socket, admin_socket
-        self._report, self._front, self._desk = report, SocketFront(admin_socket), desk
+        self._report, self._admin_front, self._desk = report, SocketFront(admin_socket), desk
         self._modes = modes
-        self._operator_front: SocketFront | None = None
+        self._operator_front = SocketFront(operator_socket, "listen.operator_socket")
         self._access: Access | None = None
         operator_checks, admin_checks = self._role_checks()
         self._health = health_aio.HealthServicer()
@@ -108,9 +109,8 @@ class Servers:
             )
         self._operators, self._admins = (
             grpc.aio.server(
-                interceptors=[*checks, ErrorInterceptor()],
+                interceptors=[CallsInFlight(), *checks, ErrorInterceptor()],
                 options=operator_options(),
-                maximum_concurrent_rpcs=OPERATOR_CALL_LIMIT,
             )
             for checks in (operator_checks, admin_checks)
         )
@@ -125,7 +125,6 @@ class Servers:
         )
         self.probe_port = 0
         self.operator_port: int | None = None
-        self._is_open = False  # the operator's socket is of this daemon
 
     async def start(self) -> None:
         """Open every port.
@@ -147,10 +146,9 @@ class Servers:
         await self._probes.start()
         await self._operators.start()
         await self._admins.start()
-        await self._front.start()
-        if self._operator_front is not None:
-            await self._operator_front.start()
-        listen, is_open = self._listen, self._operator_front is not None
+        await self._admin_front.start()
+        await self._operator_front.start()
+        listen, is_open = self._listen, self._access is not None
         guard_socket(self._operator_socket, listen.operator_group, "listen.operator_group", is_open)
         guard_socket(self._admin_socket, listen.admin_group, "listen.admin_group", is_open)
 
@@ -177,21 +175,17 @@ class Servers:
         await self._health.enter_graceful_shutdown()
         servers = (self._probes, self._operators, self._admins)
         await asyncio.gather(*(server.stop(grace_s) for server in servers))
-        await self._front.stop()
-        if self._operator_front is not None:
-            await self._operator_front.stop()
-        elif self._is_open:
-            remove_socket(self._operator_socket)
+        await self._admin_front.stop()
+        await self._operator_front.stop()
 
     def _role_checks(self) -> tuple[list[RoleCheck], list[RoleCheck]]:
         """Return the checks of callers' roles, for questions and for changes; none by default."""
         state = self._state
         if not state.config.roles.enabled:
             return [], []
-        front = SocketFront(self._operator_socket, "listen.operator_socket")
-        questions = RoleCheck(lambda: state.config.roles, front)
-        self._operator_front, self._access = front, questions
-        return [questions], [RoleCheck(lambda: state.config.roles, self._front)]
+        questions = RoleCheck(lambda: state.config.roles, self._operator_front)
+        self._access = questions
+        return [questions], [RoleCheck(lambda: state.config.roles, self._admin_front)]
 
     def _add_services(self) -> None:
         state = self._state
@@ -229,15 +223,11 @@ class Servers:
         reflection.enable_server_reflection((*services, health, reflection.SERVICE_NAME), server)
 
     def _open_operator_ports(self) -> None:
+        self._operator_front.make_folder()
+        _open_socket(self._operators, self._operator_front.inner_path, "listen.operator_socket")
+        self._admin_front.make_folder()
+        _open_socket(self._admins, self._admin_front.inner_path, "listen.admin_socket")
         tcp = self._listen.operator_tcp
-        operator_path = self._operator_socket
-        if self._operator_front is not None:
-            self._operator_front.make_folder()
-            operator_path = self._operator_front.inner_path
-        _open_socket(self._operators, operator_path, "listen.operator_socket")
-        self._is_open = True
-        self._front.make_folder()
-        _open_socket(self._admins, self._front.inner_path, "listen.admin_socket")
         if tcp is None:
             return
         try:
@@ -264,9 +254,9 @@ def _why(address: str | Path) -> str:
     if ":" in host:
         family = socket.AF_INET6
     where = str(address) if isinstance(address, Path) else (host.strip("[]"), int(port))
-    with socket.socket(family) as listener:
-        try:
+    try:
+        with socket.socket(family) as listener:
             listener.bind(where)
-        except (OSError, UnicodeError) as error:  # a label of a name that is too long
-            return getattr(error, "strerror", None) or str(error)
+    except (OSError, UnicodeError) as error:  # a label of a name that is too long
+        return getattr(error, "strerror", None) or str(error)
     return "cannot be listened on"

@@ -19,7 +19,7 @@ from roost_engine.prediction.interference.interference_estimates import Interfer
 from roost_engine.prediction.interference.interference_model import InterferenceModel
 from roost_engine.scoring.neighbours import NeighbourScore
 from roost_formats.models.interference import load_interference
-from roostd.telemetry.progress import Expected
+from roostd.telemetry.speed_source import Expected
 
 _log = structlog.get_logger(__name__)
 

@@ -9,14 +9,18 @@ changes only the rates of that user's kinds, and a speed never below what a prio
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import exp
+from typing import ClassVar
 
 from roost_engine.domain.events import SpeedSeen
 from roost_engine.domain.job_kind import kind_of
-from roost_engine.domain.model import JobId
+from roost_engine.domain.model import JobId, JobSpec
+from roost_engine.domain.pair_correction import PairCorrection
 from roost_engine.job_record import JobRecord
 from roost_engine.prediction.interference.interference_model import PRIOR_SPREAD
 from roost_engine.prediction.interference.interference_table import InterferenceTable
 from roostd.telemetry.interference_file import Learned
+from roostd.telemetry.learned_pairs import pairs_of
+from roostd.telemetry.speed_source import Expected
 
 _WINDOW_S = 20.0
 _REPORT_EVERY_S = 60.0
@@ -58,32 +62,17 @@ class Verdict:
     speed: SpeedSeen | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Expected:
-    """What was predicted of a job that runs.
-
-    Attributes:
-        mean, spread: of its log slowdown.
-        beside: (kind, level) of its neighbours.
-        placement: the kind of placement.
-    """
-
-    mean: float
-    spread: float
-    beside: tuple[tuple[str, str], ...] = ()
-    placement: str = ""
-
-
 class ProgressTracker:
-    """See the module.
+    """See the module, and telemetry.speed_source.
 
     Attributes:
-        table: what was learned of kinds.
-        model: whose predictions its residuals are against.
-        report_count: reports that were learned from since the start.
-        fault: why what was learned before is lost, or cannot be stored; empty if neither is so.
+        table, model, report_count, fault: as of every SpeedSource.
         model_fault: why the model is not asked; empty where it is.
     """
+
+    is_estimate: ClassVar[bool] = False
+    weight: ClassVar[float] = 1.0
+    error_floor: ClassVar[float] = 0.0
 
     def __init__(self) -> None:
         self.table = InterferenceTable()
@@ -151,6 +140,14 @@ class ProgressTracker:
         self.model = name
         return dropped_count
 
+    def knows(self, spec: JobSpec) -> bool:
+        """Return whether a job of this kind and size has ever reported its progress."""
+        return _rate_key(spec) in self._best
+
+    def pairs(self) -> tuple[PairCorrection, ...]:
+        """Return the pairs of kinds that correct decisions, the largest first."""
+        return pairs_of(self.table.state())
+
     def learned(self) -> Learned:
         """Return what is to be known after a restart."""
         return Learned(self.model, self.table.state(), dict(self._best))
@@ -168,8 +165,7 @@ class ProgressTracker:
         at_s: float,
         expect: Callable[[], Expected | None],
     ) -> SpeedSeen | None:
-        kind = kind_of(record.spec)
-        key = f"{record.spec.gpu_count} {kind}"
+        kind, key = kind_of(record.spec), _rate_key(record.spec)
         self.report_count += 1
         best = max(self._best.pop(key, 0.0), rate)
         self._best[key] = best  # the kind reported most recently is the last
@@ -196,3 +192,7 @@ class ProgressTracker:
         self._runs[job_id] = run
         while len(self._runs) > _MOST_KINDS:
             del self._runs[next(iter(self._runs))]
+
+
+def _rate_key(spec: JobSpec) -> str:
+    return f"{spec.gpu_count} {kind_of(spec)}"

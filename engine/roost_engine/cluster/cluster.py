@@ -4,7 +4,7 @@ A node has an index: indices are given in the order in which nodes are first rep
 change. Sets and arrays of nodes are sets and arrays by index.
 """
 
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -20,7 +20,7 @@ from roost_engine.cluster.loads import NodeLoads
 from roost_engine.cluster.node_sets import NO_NODES, NodeSet, doubled, node_set, node_set_where
 from roost_engine.cluster.racks import Racks
 from roost_engine.domain.events import LOAD_COLUMNS
-from roost_engine.domain.model import GpuUuid, NodeName, NodeShare, NodeSpec
+from roost_engine.domain.model import GpuUuid, JobId, NodeName, NodeShare, NodeSpec
 from roost_engine.domain.topology import LinkMatrix
 
 _GPU_COUNTS = range(1, MAX_GPUS + 1)
@@ -203,6 +203,16 @@ class Cluster(Allocations):
             self.loads.apply(list(found.values()), load[list(found)])
             self.change_count += len(found)
         return len(found)
+
+    def apply_job_load(self, job_id: JobId, load: Mapping[str, float]) -> bool:
+        """Apply what probes report of a job's GPUs; returns whether the job holds any."""
+        shares = self.shares(job_id)
+        if not shares:
+            return False
+        nodes = [self.index_of[share.node] for share in shares if share.node in self.index_of]
+        self.loads.apply_job(job_id, shares, nodes, load, self.held_jobs())
+        self.change_count += 1
+        return True
 
     def set_fault(self, name: NodeName, gpu_index: int, fault: str) -> bool:
         """Mark a GPU as broken or, with an empty fault, healthy. Returns whether that is news."""

@@ -265,6 +265,20 @@ class LinksSeen:
 
 
 @value(kw_only=True)
+class JobLoadSeen:
+    """What probes have reported of the GPUs of a running job over the last minutes.
+
+    Attributes:
+        load: fractions 0 to 1 by quantity, as "power", and "power_variation" for how it varies:
+            prediction.interference.interference_vector. What is not known is missing.
+    """
+
+    at_s: float
+    job_id: JobId
+    load: Mapping[str, float]
+
+
+@value(kw_only=True)
 class MemorySeen:
     """A running job that may share GPUs uses more of their memory than it was expected to need.
 
@@ -367,6 +381,7 @@ OtherEvent: TypeAlias = (
     | PreemptionRefused
     | SpeedSeen
     | LinksSeen
+    | JobLoadSeen
     | MemorySeen
     | SharingWithdrawn
     | TimerPinned

@@ -13,7 +13,6 @@ from roost_engine.cluster.node_sets import NodeSet
 from roost_engine.domain.model import JobSpec, Shape
 from roost_engine.placement.candidates import Candidates
 from roost_engine.placement.eligibility import Hint, hints_in
-from roost_engine.placement.search import first_candidates
 from roost_engine.policies.protocols import ShapedCandidates
 
 
@@ -36,27 +35,11 @@ class WiderShapes:
     def hints(self, cluster: Cluster, job: JobSpec, nodes: NodeSet) -> Sequence[Hint]:
         """See CandidatePolicy."""
         found = self._rule.hints(cluster, job, nodes)
-        wider = self._wider_shapes(cluster, job)
+        wider = self.wider_shapes(cluster, job)
         return [*found, *hints_in(cluster, job, nodes, True, wider)] if wider else found
 
-    def wider_candidates(
-        self, cluster: Cluster, job: JobSpec, reserved: NodeSet
-    ) -> Candidates | None:
-        """List the placements of the first wider shape that Slurm could start now.
-
-        Args:
-            cluster: the nodes.
-            job: a job for which the rule proposes nothing.
-            reserved: nodes reserved for a job that is served before this one.
-
-        Returns:
-            None: there are none.
-        """
-        wider = self._wider_shapes(cluster, job)
-        found = first_candidates(cluster, job, reserved, shapes=wider) if wider else None
-        return found if found is not None and found.options else None
-
-    def _wider_shapes(self, cluster: Cluster, job: JobSpec) -> tuple[Shape, ...]:
+    def wider_shapes(self, cluster: Cluster, job: JobSpec) -> tuple[Shape, ...]:
+        """Return the shapes that a job accepts and the rule does not propose."""
         if len(job.shapes) == 1:
             return ()
         proposed = self._rule.proposed_shapes(cluster, job)

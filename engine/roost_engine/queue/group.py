@@ -157,6 +157,17 @@ class Group:
         self.last_failure, self.node_limit = None, ""
         self.hints.clear()
 
+    def loses_alarm(self, job_id: JobId) -> bool:
+        """Return whether the alarm for a wider shape was that of this job; then forget the failure.
+
+        Args:
+            job_id: a job that goes away, and with it its alarm; another job of the group gets one.
+        """
+        if self.wider_since_s == inf or self.wider_alarm is None or self.wider_alarm[1] != job_id:
+            return False
+        self.forget()
+        return True
+
     def head(self) -> tuple[SortKey, JobId] | None:
         """Return the entry of the first job in order, if any may be offered GPUs."""
         return self.job_ids[0] if self.job_ids else None

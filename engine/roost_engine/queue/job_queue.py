@@ -147,6 +147,12 @@ class JobQueue:
         else:
             self._left_s = self._pass_s
 
+    def note_gone(self, job_id: JobId) -> None:
+        """Let the next pass try a group whose alarm is that of a job which is about to go away."""
+        entry = self._entries.get(job_id)
+        if entry is not None and entry[0].loses_alarm(job_id):
+            self.postpone()
+
     def view(self, cluster: Cluster, at_s: float) -> QueueView:
         """Return what an order sees."""
         jobs = tuple(self._jobs.values())

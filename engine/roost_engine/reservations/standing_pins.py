@@ -173,7 +173,7 @@ class StandingPins:
         return is_same and at_s < until_s
 
     def _note_unplaceable(self, record: JobRecord, until_s: float) -> None:
-        """Note that there is no place for a job: not before nodes are freed, or not until then."""
+        """Note that no place is searched for a job until then, unless nodes are freed before."""
         self._unplaceable = record.job_id, self._table.cluster.freed_count, until_s
         if until_s < inf:
             self._table.alarm(until_s, record.job_id)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from roost_engine.cluster.cluster import Cluster
 from roost_engine.cluster.features import LOAD_QUANTITIES, weighted_sums
 from roost_engine.cluster.link_table import mask_of
+from roost_engine.cluster.loads import NodeLoads
 from roost_engine.domain.model import JobId, JobSpec
 from roost_engine.domain.tier import Tier
 from roost_engine.domain.value import value
@@ -167,7 +168,7 @@ class Neighbourhood:
             layout = known.layout  # only the load is another one
         else:
             layout = self._layout(kind, [mask_of(one.gpus_on[node]) for one in residents])
-        counted = self._counted(cluster, node, residents)
+        counted = self._counted(cluster, node, jobs, residents)
         key = id(layout), counted.tobytes()
         rows = self._rows_of.setdefault(key, {})
         found = self._known[node] = Residents(jobs, layout, counted, kind, version, rows)
@@ -182,18 +183,19 @@ class Neighbourhood:
             self._layouts[key] = found
         return found
 
-    def _counted(self, cluster: Cluster, node: int, residents: list[Resident]) -> Array:
+    def _counted(
+        self, cluster: Cluster, node: int, jobs: tuple[JobId, ...], residents: list[Resident]
+    ) -> Array:
         """Return the vectors of the jobs on a node, see Residents.counted."""
-        loads, counted = None, np.empty((len(residents), self._width + 1), dtype=np.float32)
+        loads, counted = cluster.loads, np.empty((len(jobs), self._width + 1), dtype=np.float32)
         counted[:, -1] = 1.0
-        if cluster.loads.reported >> node & 1:
-            loads = cluster.loads.by_gpu[node]
-        for at, resident in enumerate(residents):
+        is_reported = loads.reported >> node & 1
+        for at, (job_id, resident) in enumerate(zip(jobs, residents, strict=True)):
             means = self.expected(cluster, node, resident.here_frac, is_alone=resident.is_alone)
-            if loads is not None:
-                gpus = resident.gpus_on[node]
-                sums = np.add.reduce(loads.take(gpus, axis=0), axis=0)
-                means |= zip(LOAD_QUANTITIES, (sums / len(gpus)).tolist(), strict=True)
+            if is_reported:
+                means |= _reported(loads, node, resident.gpus_on[node])
+            if loads.of_job:
+                means |= loads.job_load(job_id, cluster.shares(job_id))
             counted[at, :-1] = self._vector(means)
         return counted
 
@@ -343,6 +345,14 @@ class Neighbourhood:
         self._known.clear()
         self._rows_of.clear()
         self._layouts.clear()
+
+
+def _reported(loads: NodeLoads, node: int, gpus: tuple[int, ...]) -> dict[str, float]:
+    """Return the load of a job's GPUs on a node: the quantities that are known of all of them."""
+    sums = np.add.reduce(loads.by_gpu[node].take(gpus, axis=0), axis=0)
+    known = np.logical_and.reduce(loads.known[node].take(gpus, axis=0), axis=0)
+    means = zip(LOAD_QUANTITIES, (sums / len(gpus)).tolist(), known.tolist(), strict=True)
+    return {quantity: mean for quantity, mean, is_known in means if is_known}
 
 
 def _over_pcie(communicates: Communicates, job: JobSpec | None, gpu_count: int) -> Communication:

@@ -112,6 +112,7 @@ class JobTable:
         record = JobRecord(job, _WAITING, max(at_s, job.eligible_s))
         if known is not None:
             self._release(job_id, at_s)
+            self.queue.note_gone(job_id)
             self.unqueue(job_id)
             if isinstance(known, JobRecord) and known.state in WAITS:
                 record.queued_s = max(known.queued_s, job.eligible_s)
@@ -200,6 +201,7 @@ class JobTable:
         """Stop placing a job that is no longer under Roost."""
         job_id, record = event.job_id, self.jobs.get(event.job_id)
         if record is not None:
+            self.queue.note_gone(job_id)
             self.unqueue(job_id)
             self._outcomes.note_unplaced(record, event.at_s)
             record.state, record.reason, record.until_s = JobState.RELEASED, event.reason, None
@@ -290,6 +292,7 @@ class JobTable:
         """Free what a job held, and keep its record with the ended jobs."""
         job_id = event.job_id
         self._release(job_id, event.at_s)
+        self.queue.note_gone(job_id)
         self.unqueue(job_id)
         record = self.jobs.pop(job_id, None)
         ended: KnownJob | None = record

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!roost_proto/v1/interference.proto\x12\x0eroost_proto.v1\"\'\n\x16GetInterferenceRequest\x12\r\n\x05\x63ount\x18\x01 \x01(\r\"\x81\x02\n\x0fInterferenceRow\x12\x0f\n\x07user_id\x18\x01 \x01(\r\x12\x10\n\x08job_name\x18\x02 \x01(\t\x12\x1b\n\x0e\x62\x65side_user_id\x18\x03 \x01(\rH\x00\x88\x01\x01\x12\x1c\n\x0f\x62\x65side_job_name\x18\x04 \x01(\tH\x01\x88\x01\x01\x12\r\n\x05level\x18\x05 \x01(\t\x12\x10\n\x08residual\x18\x06 \x01(\x01\x12\x14\n\x0creport_count\x18\x07 \x01(\x01\x12\x11\n\tpredicted\x18\x08 \x01(\x01\x12\x10\n\x08observed\x18\t \x01(\x01\x12\r\n\x05\x65rror\x18\n \x01(\x01\x42\x11\n\x0f_beside_user_idB\x12\n\x10_beside_job_name\"l\n\x10InterferenceKind\x12\x0f\n\x07user_id\x18\x01 \x01(\r\x12\x10\n\x08job_name\x18\x02 \x01(\t\x12\x10\n\x08residual\x18\x03 \x01(\x01\x12\x14\n\x0creport_count\x18\x04 \x01(\x01\x12\r\n\x05\x65rror\x18\x05 \x01(\x01\"\x84\x01\n\nSharedPair\x12\x0f\n\x07user_id\x18\x01 \x01(\r\x12\r\n\x05model\x18\x02 \x01(\t\x12\x0e\n\x06\x62\x65side\x18\x03 \x01(\t\x12\x10\n\x08measured\x18\x04 \x01(\x01\x12\x11\n\tcorrected\x18\x05 \x01(\x01\x12\x11\n\trun_count\x18\x06 \x01(\r\x12\x0e\n\x06is_bad\x18\x07 \x01(\x08\"\x9b\x02\n\x17GetInterferenceResponse\x12\r\n\x05model\x18\x01 \x01(\t\x12\x0f\n\x07\x64\x65\x63ides\x18\x02 \x01(\x08\x12\x18\n\x10\x63orrecting_count\x18\x03 \x01(\r\x12-\n\x04rows\x18\x04 \x03(\x0b\x32\x1f.roost_proto.v1.InterferenceRow\x12/\n\x05kinds\x18\x05 \x03(\x0b\x32 .roost_proto.v1.InterferenceKind\x12\x11\n\trow_count\x18\x06 \x01(\r\x12\x12\n\nkind_count\x18\x07 \x01(\r\x12\r\n\x05\x66\x61ult\x18\x08 \x01(\t\x12\x30\n\x0cshared_pairs\x18\t \x03(\x0b\x32\x1a.roost_proto.v1.SharedPair2r\n\x0cInterference\x12\x62\n\x0fGetInterference\x12&.roost_proto.v1.GetInterferenceRequest\x1a\'.roost_proto.v1.GetInterferenceResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!roost_proto/v1/interference.proto\x12\x0eroost_proto.v1\"\'\n\x16GetInterferenceRequest\x12\r\n\x05\x63ount\x18\x01 \x01(\r\"\x98\x02\n\x0fInterferenceRow\x12\x0f\n\x07user_id\x18\x01 \x01(\r\x12\x10\n\x08job_name\x18\x02 \x01(\t\x12\x1b\n\x0e\x62\x65side_user_id\x18\x03 \x01(\rH\x00\x88\x01\x01\x12\x1c\n\x0f\x62\x65side_job_name\x18\x04 \x01(\tH\x01\x88\x01\x01\x12\r\n\x05level\x18\x05 \x01(\t\x12\x10\n\x08residual\x18\x06 \x01(\x01\x12\x14\n\x0creport_count\x18\x07 \x01(\x01\x12\x11\n\tpredicted\x18\x08 \x01(\x01\x12\x10\n\x08observed\x18\t \x01(\x01\x12\r\n\x05\x65rror\x18\n \x01(\x01\x12\x15\n\rfrom_activity\x18\x0b \x01(\x08\x42\x11\n\x0f_beside_user_idB\x12\n\x10_beside_job_name\"\x83\x01\n\x10InterferenceKind\x12\x0f\n\x07user_id\x18\x01 \x01(\r\x12\x10\n\x08job_name\x18\x02 \x01(\t\x12\x10\n\x08residual\x18\x03 \x01(\x01\x12\x14\n\x0creport_count\x18\x04 \x01(\x01\x12\r\n\x05\x65rror\x18\x05 \x01(\x01\x12\x15\n\rfrom_activity\x18\x06 \x01(\x08\"\x84\x01\n\nSharedPair\x12\x0f\n\x07user_id\x18\x01 \x01(\r\x12\r\n\x05model\x18\x02 \x01(\t\x12\x0e\n\x06\x62\x65side\x18\x03 \x01(\t\x12\x10\n\x08measured\x18\x04 \x01(\x01\x12\x11\n\tcorrected\x18\x05 \x01(\x01\x12\x11\n\trun_count\x18\x06 \x01(\r\x12\x0e\n\x06is_bad\x18\x07 \x01(\x08\"\x9b\x02\n\x17GetInterferenceResponse\x12\r\n\x05model\x18\x01 \x01(\t\x12\x0f\n\x07\x64\x65\x63ides\x18\x02 \x01(\x08\x12\x18\n\x10\x63orrecting_count\x18\x03 \x01(\r\x12-\n\x04rows\x18\x04 \x03(\x0b\x32\x1f.roost_proto.v1.InterferenceRow\x12/\n\x05kinds\x18\x05 \x03(\x0b\x32 .roost_proto.v1.InterferenceKind\x12\x11\n\trow_count\x18\x06 \x01(\r\x12\x12\n\nkind_count\x18\x07 \x01(\r\x12\r\n\x05\x66\x61ult\x18\x08 \x01(\t\x12\x30\n\x0cshared_pairs\x18\t \x03(\x0b\x32\x1a.roost_proto.v1.SharedPair2r\n\x0cInterference\x12\x62\n\x0fGetInterference\x12&.roost_proto.v1.GetInterferenceRequest\x1a\'.roost_proto.v1.GetInterferenceResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,13 +34,13 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_GETINTERFERENCEREQUEST']._serialized_start=53
   _globals['_GETINTERFERENCEREQUEST']._serialized_end=92
   _globals['_INTERFERENCEROW']._serialized_start=95
-  _globals['_INTERFERENCEROW']._serialized_end=352
-  _globals['_INTERFERENCEKIND']._serialized_start=354
-  _globals['_INTERFERENCEKIND']._serialized_end=462
-  _globals['_SHAREDPAIR']._serialized_start=465
-  _globals['_SHAREDPAIR']._serialized_end=597
-  _globals['_GETINTERFERENCERESPONSE']._serialized_start=600
-  _globals['_GETINTERFERENCERESPONSE']._serialized_end=883
-  _globals['_INTERFERENCE']._serialized_start=885
-  _globals['_INTERFERENCE']._serialized_end=999
+  _globals['_INTERFERENCEROW']._serialized_end=375
+  _globals['_INTERFERENCEKIND']._serialized_start=378
+  _globals['_INTERFERENCEKIND']._serialized_end=509
+  _globals['_SHAREDPAIR']._serialized_start=512
+  _globals['_SHAREDPAIR']._serialized_end=644
+  _globals['_GETINTERFERENCERESPONSE']._serialized_start=647
+  _globals['_GETINTERFERENCERESPONSE']._serialized_end=930
+  _globals['_INTERFERENCE']._serialized_start=932
+  _globals['_INTERFERENCE']._serialized_end=1046
 # @@protoc_insertion_point(module_scope)

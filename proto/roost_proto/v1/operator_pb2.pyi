@@ -228,7 +228,7 @@ class Status(_message.Message):
     since this daemon began; absent while Slurm is not asked. See docs/slurm.md#the-cap.
     """
     longest_beyond_slurm_job_id: _builtins.str
-    """That job."""
+    """That job; empty where it is another user's and the caller may see its own jobs only."""
     beyond_cap_count: _builtins.int
     """Jobs that wait longer than the cap by now."""
     share_user_count: _builtins.int

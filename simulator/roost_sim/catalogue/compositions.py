@@ -15,7 +15,7 @@ from roost_engine.plugins.stacks import STACKS, Stack
 from roost_sim.catalogue.composition import Composition
 from roost_sim.catalogue.dated_stacks import DATED_STACKS
 from roost_sim.catalogue.gates import GATES, gate_of, gate_part, has_arguments
-from roost_sim.catalogue.orders import ORDERS, SELECTOR, order_part
+from roost_sim.catalogue.orders import ORDERS, SELECTOR, has_order_arguments, order_part
 from roost_sim.catalogue.placements import PLACEMENTS, has_own_model, placement_of
 from roost_sim.catalogue.preemptions import PREEMPTIONS, preemption_part
 from roost_sim.catalogue.sharings import parse_sharing
@@ -160,7 +160,7 @@ def find_policy(name: str) -> Composition:
     for (kind, known), part in zip(_KINDS, parts, strict=False):
         if kind == "gate" and has_arguments(part):
             gate_part(part)
-        elif kind == "order" and part.startswith(f"{SELECTOR}:"):
+        elif kind == "order" and has_order_arguments(part):
             order_part(part)
         elif kind == "preemption" and part.partition(":")[0] in known:
             preemption_part(part)

@@ -21,9 +21,9 @@ from roost_sim.policies.gate.delay_gates import (
     TUNABLE,
     delay_config,
     fixed_gate,
-    parse_numbers,
 )
 from roost_sim.policies.gate.switch_wait import MAX_SWITCH_WAIT_S, SwitchWait
+from roost_sim.policies.part_numbers import parse_numbers
 from roost_sim.worlds.fidelity import Regime
 
 
@@ -168,7 +168,7 @@ def gate_part(name: str) -> GatePart:
     `patient-model:FILE` are a trained gate.
 
     Raises:
-        GateNumbersError: the numbers cannot be used.
+        PartNumbersError: the numbers cannot be used.
         KeyError: no gate has this name.
     """
     if name.startswith(f"{TUNABLE}:"):

@@ -27,6 +27,7 @@ from roost_sim.policies.order.job_values import (
     latest_start,
     longest_waiting,
 )
+from roost_sim.policies.order.learned_numbers import LEARNED, learned_config
 from roost_sim.policies.order.service_levels import (
     LUCID_LIMITS_GPU_S,
     TIRESIAS_LIMITS_GPU_S,
@@ -42,6 +43,7 @@ from roost_sim.policies.order.static_orders import (
 )
 from roost_sim.policies.order.themis import WorstOffFirst
 from roost_sim.policies.order.virtual_srpt import VirtualSrpt
+from roost_sim.policies.part_numbers import parse_numbers
 from roost_sim.worlds.fidelity import Regime
 
 
@@ -113,12 +115,24 @@ SELECTOR = "selector"
 def order_part(name: str) -> OrderPart:
     """Return the order of a name.
 
+    `learned:KEY=NUMBER:...` is the learned order with other numbers; `selector:FILE` is the job
+    selector of a file.
+
     Raises:
+        PartNumbersError: the numbers cannot be used.
         KeyError: no order has this name.
     """
-    if not name.startswith(f"{SELECTOR}:"):
+    if name.startswith(f"{LEARNED}:"):
+        numbers = learned_config(parse_numbers(name))
+        return _learned(numbers, "least expected GPU-seconds first, with other numbers")
+    if not has_order_arguments(name):
         return ORDERS[name]
     return _selector(Path(name.partition(":")[2]))
+
+
+def has_order_arguments(name: str) -> bool:
+    """Return whether an order's name says more than which order it is."""
+    return name.startswith((f"{SELECTOR}:", f"{LEARNED}:"))
 
 
 def _selector(model: Path) -> OrderPart:
@@ -182,7 +196,7 @@ ORDERS: Mapping[str, OrderPart] = {
         "Sharma et al., arXiv 2401.16492: least of the ideal speed achieved first",
         asks_speed=True,
     ),
-    "learned": _learned(LearnedOrderConfig(), "least expected GPU-seconds first"),
+    LEARNED: _learned(LearnedOrderConfig(), "least expected GPU-seconds first"),
     "learned-trusting": _learned(
         LearnedOrderConfig(earned_trust=False), "least expected GPU-seconds first, always trusted"
     ),

@@ -4,15 +4,11 @@ Definitions, sources and differences to published simulators: docs/simulator/pla
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import inf
-from pathlib import Path
 
-from roost_engine.domain.config import WIDER_AFTER_S
-from roost_engine.domain.errors import PolicyError
 from roost_engine.domain.model import JobId
 from roost_engine.placement.stock_gpus import choose_22_05, choose_since_24_05
-from roost_engine.plugins.policy_kinds import make_candidates
 from roost_engine.plugins.stacks import (
     BUILTIN_MODEL,
     GRAPH_MODEL,
@@ -22,10 +18,8 @@ from roost_engine.plugins.stacks import (
     Stack,
 )
 from roost_engine.policies.heuristics import ShapeByShape
-from roost_engine.policies.protocols import CandidatePolicy, ScorePolicy
-from roost_engine.scoring.heuristic import HeuristicScore
-from roost_formats.models import score as models
-from roost_sim.errors import SimError
+from roost_engine.policies.protocols import CandidatePolicy
+from roost_sim.catalogue.placement_part import PlacementPart, of_roostd, scored_by
 from roost_sim.information.policy_information import PolicyInformation
 from roost_sim.policies.placement.best_fit import BestFit
 from roost_sim.policies.placement.first_domain import FirstDomain
@@ -51,88 +45,18 @@ from roost_sim.policies.placement.stock_placement import (
     leaf_switches,
 )
 from roost_sim.policies.placement.whole_pieces import NodeCost, WholeFreeNode, WholePieces
-from roost_sim.traces.shapes import JobShapeRule, ShapeRule, every_even_shape, tightest_shapes
+from roost_sim.traces.shapes import ShapeRule, every_even_shape, tightest_shapes
 from roost_sim.worlds.fidelity import Regime
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlacementPart:
-    """One placement rule: how to build it, and what it needs to know.
-
-    Attributes:
-        source: its definition in a line, with the paper.
-        shapes: the shapes that a job of so many GPUs accepts.
-        candidates: makes the plug-in that proposes placements.
-        score: makes the plug-in that scores them.
-        shapes_by_job: in place of `shapes`, for a rule whose shapes depend on the job too.
-        regime: what it knows about run times.
-        kind: of a rule that roostd has too: the engine's plug-ins make it, in place of
-            `candidates`.
-        model: the model that scores, by its name in roostd.yaml.
-        agents: into how many parts the cluster is split.
-        forwards: whether an agent may give a job to another one.
-        wider_after_s: see EngineConfig.
-    """
-
-    source: str
-    shapes: ShapeRule = every_even_shape
-    candidates: Callable[[PolicyInformation], CandidatePolicy] = lambda information: ShapeByShape()
-    score: Callable[[PolicyInformation], ScorePolicy] = lambda information: HeuristicScore()
-    shapes_by_job: Callable[[PolicyInformation], JobShapeRule] | None = None
-    regime: Regime = Regime.NONE
-    kind: PlacementKind | None = None
-    model: str = NO_MODEL
-    agents: int = 1
-    forwards: bool = True
-    wider_after_s: float = WIDER_AFTER_S
-
-
-def _of_roostd(
-    kind: PlacementKind,
-    source: str,
-    shapes: ShapeRule,
-    model: str = NO_MODEL,
-    agents: int = 1,
-) -> PlacementPart:
-    """Take a rule from the engine."""
-    return PlacementPart(
-        source=source,
-        shapes=shapes,
-        candidates=lambda information: make_candidates(kind),
-        score=lambda information: _score_of(model),
-        kind=kind,
-        model=model,
-        agents=agents,
-    )
-
-
 def _only(kind: PlacementKind, rule: str, model: str = NO_MODEL) -> PlacementPart:
-    """Take a rule as it was before jobs took wider shapes after a while, for the stacks of then."""
+    """Take a rule under which jobs wait for tight shapes without end, for dated stacks."""
     source = f"as {rule}; waits for the tightest shape without end"
-    return replace(_of_roostd(kind, source, every_even_shape, model), wider_after_s=inf)
+    return replace(of_roostd(kind, source, every_even_shape, model), wider_after_s=inf)
 
 
 def _graph(source: str, shapes: ShapeRule, agents: int = 1) -> PlacementPart:
-    return _of_roostd(PlacementKind.WIDE, source, shapes, GRAPH_MODEL, agents)
-
-
-def _score_of(model: str) -> ScorePolicy:
-    """Load a model with a clock that stands still: a slow machine must not change a result.
-
-    Raises:
-        SimError: the model, or what runs it, is not there.
-    """
-    if model == NO_MODEL:
-        return HeuristicScore()
-    try:
-        if model == GRAPH_MODEL:
-            return models.load_onnx_graph(models.GRAPH_MODEL, lambda: 0.0)
-        if model == NEIGHBOURS_MODEL:
-            return models.load_any_score(models.SHIPPED_MODELS[model], lambda: 0.0)
-        return models.load_onnx_score(models.BUILTIN_MODEL, lambda: 0.0)
-    except PolicyError as error:
-        cure = "; pip install 'roost[daemon]'" if "onnxruntime" in str(error) else ""
-        raise SimError(f"the model that ships with Roost: {error}{cure}") from error
+    return of_roostd(PlacementKind.WIDE, source, shapes, GRAPH_MODEL, agents)
 
 
 def placement_part(name: str) -> PlacementPart:
@@ -144,25 +68,7 @@ def placement_part(name: str) -> PlacementPart:
     if not has_own_model(name):
         return PLACEMENTS[name]
     rule, _, file = name.partition(":")
-    part = PLACEMENTS[rule]
-    return replace(
-        part,
-        source=f"{part.source}; scored by {Path(file).name}",
-        score=lambda information: _score_of_file(Path(file)),
-        model=file,
-    )
-
-
-def _score_of_file(path: Path) -> ScorePolicy:
-    """Load the model of a site, as `_score_of` loads those of Roost.
-
-    Raises:
-        SimError: the model cannot be loaded.
-    """
-    try:
-        return models.load_any_score(path, lambda: 0.0)
-    except PolicyError as error:
-        raise SimError(f"{path}: {error}") from error
+    return scored_by(PLACEMENTS[rule], file)
 
 
 def has_own_model(name: str) -> bool:
@@ -246,18 +152,18 @@ _PARTS = "in the tightest shape, for which it waits; for each part, of the nodes
 _SLURM_NODES = "the best-fitting run of consecutive nodes"
 
 PLACEMENTS: Mapping[str, PlacementPart] = {
-    "consolidation": _of_roostd(
+    "consolidation": of_roostd(
         PlacementKind.CONSOLIDATION,
         "Roost's heuristic on the tightest shape with capacity; never waits for a tighter",
         every_even_shape,
     ),
-    "onnx-score": _of_roostd(
+    "onnx-score": of_roostd(
         PlacementKind.CONSOLIDATION,
         "as consolidation, scored by the ONNX model that ships with Roost",
         every_even_shape,
         BUILTIN_MODEL,
     ),
-    "wide": _of_roostd(
+    "wide": of_roostd(
         PlacementKind.WIDE,
         "as consolidation, with more nodes to choose from",
         every_even_shape,
@@ -276,7 +182,7 @@ PLACEMENTS: Mapping[str, PlacementPart] = {
         for agents in AGENT_COUNTS
     },
     **{
-        f"consolidation-{agents}": _of_roostd(
+        f"consolidation-{agents}": of_roostd(
             PlacementKind.CONSOLIDATION,
             f"as consolidation, by {agents} agents with a part of the cluster each",
             every_even_shape,
@@ -286,7 +192,7 @@ PLACEMENTS: Mapping[str, PlacementPart] = {
     },
     **{
         f"consolidation-{agents}-alone": replace(
-            _of_roostd(
+            of_roostd(
                 PlacementKind.CONSOLIDATION,
                 f"as consolidation-{agents}, and no agent gives a job to another one",
                 every_even_shape,
@@ -296,30 +202,30 @@ PLACEMENTS: Mapping[str, PlacementPart] = {
         )
         for agents in AGENT_COUNTS
     },
-    "neighbours": _of_roostd(
+    "neighbours": of_roostd(
         PlacementKind.WIDE,
         "as wide, less what neighbours are predicted to cost the job and it them",
         every_even_shape,
         NEIGHBOURS_MODEL,
     ),
-    "strict": _of_roostd(
+    "strict": of_roostd(
         PlacementKind.STRICT,
         "Roost's heuristic on the tightest shape; waits for it",
         tightest_shapes,
     ),
-    "common-shapes": _of_roostd(
+    "common-shapes": of_roostd(
         PlacementKind.COMMON_SHAPES,
         "Roost's heuristic on the tightest shape that nodes with half of the GPUs could hold; "
         "waits 30 s for it; the nodes with the fewest GPUs first",
         every_even_shape,
     ),
-    "onnx-common-shapes": _of_roostd(
+    "onnx-common-shapes": of_roostd(
         PlacementKind.COMMON_SHAPES,
         "as common-shapes, scored by the ONNX model that ships with Roost",
         every_even_shape,
         BUILTIN_MODEL,
     ),
-    "tight-gangs": _of_roostd(
+    "tight-gangs": of_roostd(
         PlacementKind.TIGHT_GANGS,
         "as consolidation; a job that no node could hold waits 30 s for its tightest shape",
         every_even_shape,

@@ -9,7 +9,10 @@ from roost_sim.figures.bound import Demand, average_jct_bound_s
 from roost_sim.options.inputs import load_option, measured_span, read_workload, workload_options
 
 
-@click.command(epilog="Example: roost-sim bound --trace jobs.csv --cluster small --json")
+@click.command(
+    short_help="Bound the average completion time from below.",
+    epilog="Example: roost-sim bound --trace jobs.csv --cluster small --json",
+)
 @workload_options
 @load_option
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")

@@ -37,6 +37,7 @@ class _RemembersArguments(click.Command):
 
 @click.command(
     cls=_RemembersArguments,
+    short_help="Replay a trace under several policies and seeds.",
     epilog="Example: roost-sim compare --trace jobs.csv --cluster small --policies fifo,sjf "
     "--seeds 0-9 --load 0.7,0.9 --report out.html",
 )
@@ -68,12 +69,14 @@ class _RemembersArguments(click.Command):
 @click.option(
     "--window-jobs",
     type=click.IntRange(1),
-    help="Each seed simulates so many consecutive jobs from a place that it draws.",
+    help="Each seed simulates so many consecutive jobs from a place that it draws.  "
+    "[default: all jobs]",
 )
 @click.option(
     "--sample-jobs",
     type=click.IntRange(1),
-    help="Each seed simulates so many jobs that it draws from all over the trace.",
+    help="Each seed simulates so many jobs that it draws from all over the trace.  "
+    "[default: all jobs]",
 )
 @click.option("--baseline", help="Ratios are to this policy.  [default: the first]")
 @click.option(

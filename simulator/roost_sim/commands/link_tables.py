@@ -3,7 +3,6 @@
 import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from itertools import combinations
 
 import click
 
@@ -12,6 +11,7 @@ from roost_sim.clusters.cluster_spec import ClusterSpec, NodeKind
 from roost_sim.worlds.links.link_bandwidth import LinkBandwidth
 from roost_sim.worlds.links.link_check import TOLERANCE_FRAC, checks
 from roost_sim.worlds.links.link_constants import GENERATIONS, Generation
+from roost_sim.worlds.links.set_search import ALL_SETS, PROMISING_SETS
 
 _GB = 1e9
 
@@ -38,7 +38,10 @@ def print_links(cluster: ClusterSpec, *, as_json: bool) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Sets:
-    """The best and the worst set of one size of one node kind."""
+    """The best and the worst set of one size of one node kind.
+
+    `is_exact`: False: of the many sets only promising ones were computed.
+    """
 
     kind: str
     generation: str
@@ -47,28 +50,23 @@ class _Sets:
     worst_bytes_per_s: float
     worst_set: tuple[int, ...]
     worst_stretch: float
+    is_exact: bool
 
 
 def _sets(kind: NodeKind) -> Iterator[_Sets]:
     bandwidth = LinkBandwidth.of(kind.links, kind.gpu_model)
     for count in range(2, kind.gpu_count + 1):
-        worst = _worst(bandwidth, count)
+        best, worst = bandwidth.fastest(count), bandwidth.slowest(count)
         yield _Sets(
             kind=kind.name,
             generation=bandwidth.generation.name,
             gpus=count,
-            best_bytes_per_s=bandwidth.best_bytes_per_s(count),
-            worst_bytes_per_s=bandwidth.bytes_per_s(worst),
-            worst_set=worst,
-            worst_stretch=bandwidth.stretch(worst),
+            best_bytes_per_s=best.value,
+            worst_bytes_per_s=worst.value,
+            worst_set=worst.gpus,
+            worst_stretch=bandwidth.stretch(worst.gpus),
+            is_exact=best.is_exact and worst.is_exact,
         )
-
-
-def _worst(bandwidth: LinkBandwidth, count: int) -> tuple[int, ...]:
-    if bandwidth.is_switched:
-        return tuple(range(count))
-    sets = combinations(range(bandwidth.links.gpu_count), count)
-    return min(sets, key=bandwidth.bytes_per_s)
 
 
 def _pcie(generation: Generation) -> dict[str, float]:
@@ -100,7 +98,13 @@ def _print_sets(cluster: str, sets: list[_Sets]) -> None:
         click.echo(
             f"{found.kind:16} {found.generation:12} {found.gpus:4} "
             f"{found.best_bytes_per_s / _GB:6.1f} {found.worst_bytes_per_s / _GB:6.1f} "
-            f"{found.worst_stretch:6.2f}  {','.join(map(str, found.worst_set))}"
+            f"{found.worst_stretch:6.2f}{' ' if found.is_exact else '~'} "
+            f"{','.join(map(str, found.worst_set))}"
+        )
+    if not all(found.is_exact for found in sets):
+        click.echo(
+            f"~ of the more than {ALL_SETS} sets of this size, the {PROMISING_SETS} most promising"
+            " were computed: another may be better than the best or worse than the worst"
         )
 
 

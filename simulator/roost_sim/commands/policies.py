@@ -18,9 +18,10 @@ _WIDTH = 100
 
 
 @click.command(
+    short_help="List the policies and their parts.",
     epilog="""\b
 Examples: roost-sim policies
-          roost-sim policies --json | jq -r '.[].name'"""
+          roost-sim policies --json | jq -r '.[].name'""",
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON list.")
 def policies(as_json: bool) -> None:

@@ -29,7 +29,10 @@ _PROFILES: dict[str, tuple[JobProfile, ...]] = {
 }
 
 
-@click.command(epilog="Example: roost-sim profiles --cluster venus --gpus 8 --plot profiles.svg")
+@click.command(
+    short_help="Print how fast models run, by placement.",
+    epilog="Example: roost-sim profiles --cluster venus --gpus 8 --plot profiles.svg",
+)
 @click.option(
     "--cluster",
     "cluster_name",
@@ -76,7 +79,7 @@ _PROFILES: dict[str, tuple[JobProfile, ...]] = {
     "has_links",
     is_flag=True,
     help="Print the all-reduce bandwidth of sets of GPUs inside the cluster's nodes, and its check "
-    "against published measurements.",
+    "against published measurements; ~ marks sizes of which not all sets were computed.",
 )
 @click.option(
     "--data",

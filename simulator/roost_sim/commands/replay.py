@@ -23,12 +23,13 @@ _LONG_EVENTS = 20_000  # a few seconds
 
 
 @click.command(
+    short_help="Repeat a journal of roostd, and compare.",
     epilog="""\b
 Examples: roost-sim replay /var/lib/roost/journal.sqlite
           roost-sim replay /var/lib/roost --policy sjf --json
 \b
 Exit codes: 0 done, 1 an action was not reproduced,
-            2 the journal, a model or an option is wrong"""
+            2 the journal, a model or an option is wrong""",
 )
 @click.argument("journal", type=click.Path(path_type=Path))
 @click.option(

@@ -14,7 +14,10 @@ from roost_sim.runs.run_document import run_document
 from roost_sim.runs.simulation import Report, simulate
 
 
-@click.command(epilog="Example: roost-sim run --trace jobs.csv --cluster small --policy sjf --json")
+@click.command(
+    short_help="Replay a trace under one policy.",
+    epilog="Example: roost-sim run --trace jobs.csv --cluster small --policy sjf --json",
+)
 @run_options
 @load_option
 @click.option(

@@ -30,7 +30,7 @@ def trace() -> None:
     """Generate traces of jobs, and describe them."""
 
 
-@trace.command(epilog="Example: roost-sim trace generate --like helios --jobs 100000 -o F")
+@trace.command(epilog="Example: roost-sim trace generate --like helios --jobs 100000 -o jobs.csv")
 @click.option(
     "--like",
     type=click.Choice(list(_LIKE)),
@@ -106,7 +106,10 @@ def generate(
     click.echo(f"roost-sim: {len(made)} jobs in {output}", err=True)
 
 
-@trace.command(epilog="Example: roost-sim trace info jobs.csv --cluster venus")
+@trace.command(
+    short_help="Tell what is in a trace.",
+    epilog="Example: roost-sim trace info jobs.csv --cluster venus",
+)
 @click.argument("trace_path", metavar="FILE", type=click.Path(path_type=Path))
 @click.option("--cluster", "cluster_name", metavar="FILE|PRESET", help="Tell the load on it.")
 @click.option("--strict", is_flag=True, help="Stop at the first bad row.")

@@ -18,7 +18,10 @@ from roost_sim.sweeps.sweep_runner import shown_progress
 from roost_sim.sweeps.tuning import GRID, Tuned, Tuner
 
 
-@click.command(epilog="Example: roost-sim tune --trace jobs.csv --cluster small --seeds 0-4")
+@click.command(
+    short_help="Search the delay gate's numbers on a trace.",
+    epilog="Example: roost-sim tune --trace jobs.csv --cluster small --seeds 0-4",
+)
 @run_options
 @load_option
 @click.option(

@@ -25,7 +25,8 @@ def load_option(command: Callable[_Params, _Result]) -> Callable[_Params, _Resul
     return click.option(
         "--load",
         type=FiniteRange(0, min_open=True),
-        help="Stretch the arrivals to this load: GPU-seconds asked for over those there.",
+        help="Stretch the arrivals to this load: GPU-seconds asked for over those there.  "
+        "[default: as in the trace]",
     )(command)
 
 
@@ -37,17 +38,21 @@ def workload_options(command: Callable[_Params, _Result]) -> Callable[_Params, _
             type=_Frac,
             default=0.1,
             show_default=True,
-            help="Leave the last so many arrivals out of job times.",
+            help="Leave this fraction of the arrivals, the last ones, out of job times.",
         ),
         click.option(
             "--warm-up-frac",
             type=_Frac,
             default=0.1,
             show_default=True,
-            help="Leave the first so many arrivals out of job times.",
+            help="Leave this fraction of the arrivals, the first ones, out of job times.",
         ),
         click.option("--strict", is_flag=True, help="Stop at the first bad row of the trace."),
-        click.option("--limit", type=click.IntRange(1), help="Take the first so many jobs."),
+        click.option(
+            "--limit",
+            type=click.IntRange(1),
+            help="Take the first so many jobs.  [default: all]",
+        ),
         click.option(
             "--cluster",
             "cluster_name",

@@ -27,6 +27,7 @@ _Result = TypeVar("_Result")
 _MOST_TIMES = 1e6  # a larger factor makes times overflow
 _MOST_SIGMA = 10.0
 _MOST_STALE_S = 1e9
+_BY_REGIME = "  [default: by --regime]"
 _KNOWABLE = (Regime.ORACLE, Regime.PREDICTED, Regime.LIMIT)
 
 
@@ -43,24 +44,32 @@ _OPTIONS = (
         "and most of the cost of a restart; field has all, and durations are predicted. "
         "Left out: field, but policies listed as oracles are oracles.",
     ),
-    click.option("--contention/--no-contention", default=None, help="Jobs share links, or not."),
     click.option(
-        "--neighbours/--no-neighbours", default=None, help="Jobs on a node slow each other, or not."
+        "--contention/--no-contention",
+        default=None,
+        help=f"Jobs share links, or not.{_BY_REGIME}",
+    ),
+    click.option(
+        "--neighbours/--no-neighbours",
+        default=None,
+        help=f"Jobs on a node slow each other, or not.{_BY_REGIME}",
     ),
     click.option(
         "--links/--no-links",
         default=None,
-        help="The links between a job's GPUs inside a node count, or all are equally close.",
+        help="The links between a job's GPUs inside a node count, or all are equally close."
+        f"{_BY_REGIME}",
     ),
     click.option(
         "--restart",
         type=_choice(RestartRule),
-        help="What a restart costs: as published systems report, 1 s a GPU, or nothing.",
+        help="What a restart costs: as published systems report, 1 s a GPU, or nothing."
+        f"{_BY_REGIME}",
     ),
     click.option(
         "--durations",
         type=_choice(_KNOWABLE),
-        help="What oracles know about run times; other policies are not affected.",
+        help=f"What oracles know about run times; other policies are not affected.{_BY_REGIME}",
     ),
     click.option(
         "--speed",

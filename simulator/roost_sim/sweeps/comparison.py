@@ -1,6 +1,9 @@
 """The comparison of a sweep: by policy and load, means over seeds and ratios to one policy.
 
 Everything is paired: where two policies are compared, only seeds that both finished count.
+Policies that completed different jobs have no ratio: one that leaves out large jobs has easier jobs
+in its mean. The jobs that both completed would be no fair comparison either, because the cluster of
+that policy is less loaded.
 """
 
 from collections.abc import Mapping, Sequence
@@ -8,6 +11,7 @@ from dataclasses import dataclass
 
 from roost_sim.runs.run_document import Figure
 from roost_sim.sweeps.intervals import SeedMean, mean_of, ratio_of
+from roost_sim.sweeps.run_curves import Curves
 from roost_sim.sweeps.sweep import Done
 
 TIMES_BOUND = "times_bound"
@@ -24,7 +28,9 @@ class Summary:
         seeds: the seeds that it finished.
         metrics: by key of the run's JSON object, and TIMES_BOUND: avg_jct_s over its bound. None:
             no seed has the figure, or a run of an older file lacks it.
-        ratios: of each metric to that of the baseline. None: the baseline has none, or it is 0.
+        ratios: of each metric to that of the baseline. None: the baseline has none, or it is 0, or
+            the policies are not comparable.
+        not_comparable: which jobs it completed, where they are others than the baseline's.
     """
 
     policy: str
@@ -35,6 +41,7 @@ class Summary:
     baseline: str
     metrics: Mapping[str, SeedMean | None]
     ratios: Mapping[str, SeedMean | None]
+    not_comparable: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +102,7 @@ def _summary(runs: Mapping[int, Done], baseline_runs: Mapping[int, Done], baseli
     other = {seed: _figures(run.document) for seed, run in baseline_runs.items()}
     names = list(dict.fromkeys(name for figures in own.values() for name in figures))
     run = next(iter(runs.values()))
+    not_comparable = _not_comparable(runs, baseline_runs, baseline)
     return Summary(
         policy=run.case.policy,
         load=run.case.load,
@@ -103,8 +111,32 @@ def _summary(runs: Mapping[int, Done], baseline_runs: Mapping[int, Done], baseli
         seeds=tuple(own),
         baseline=baseline,
         metrics={name: _mean(name, own) for name in names},
-        ratios={name: _ratio(name, own, other) for name in names},
+        ratios={name: None if not_comparable else _ratio(name, own, other) for name in names},
+        not_comparable=not_comparable,
     )
+
+
+def _not_comparable(
+    runs: Mapping[int, Done], baseline_runs: Mapping[int, Done], baseline: str
+) -> str | None:
+    """Return in words that a policy completed other jobs than the baseline; None: the same ones."""
+    both = sorted(runs.keys() & baseline_runs.keys())
+    seeds = [seed for seed in both if not _is_same(runs[seed].curves, baseline_runs[seed].curves)]
+    if not seeds:
+        return None
+    own, other = (_left_out(found[seeds[0]].curves) for found in (runs, baseline_runs))
+    where = f"in seed {seeds[0]}" + (f" and {len(seeds) - 1} more" if len(seeds) > 1 else "")
+    return f"other jobs than under {baseline}: {own} left out, there {other} ({where})"
+
+
+def _is_same(one: Curves, other: Curves) -> bool:
+    if one.left_out_digest is None or other.left_out_digest is None:
+        return one.left_out == other.left_out
+    return one.left_out_digest == other.left_out_digest
+
+
+def _left_out(curves: Curves) -> int:
+    return sum(count for _, count in curves.left_out)
 
 
 def _figures(document: Mapping[str, Figure]) -> dict[str, float | None]:
@@ -152,6 +184,7 @@ def _summary_document(summary: Summary) -> dict[str, object]:
         "mechanism": summary.mechanism,
         "seeds": list(summary.seeds),
         "baseline": summary.baseline,
+        "not_comparable": summary.not_comparable,
         "metrics": metrics,
     }
 

@@ -71,6 +71,10 @@ def print_tables(comparison: Comparison, console: Console) -> None:
         while count > 1 and _width(_table(load, summaries, count), console) > console.width:
             count, is_cut = count - 1, True
         console.print(_table(load, summaries, count))
+        for summary in summaries:
+            if summary.not_comparable:
+                note = f"* {summary.policy}: {summary.not_comparable}"
+                console.print(note, soft_wrap=True, highlight=False, markup=False)
     if is_cut:
         console.print("A wider window shows more columns, --report all.", style="dim")
 
@@ -119,7 +123,7 @@ def _cell(column: _Column, summary: Summary) -> str:
     source = summary.ratios if column.is_ratio else summary.metrics
     estimate = source.get(column.metric)
     if estimate is None:
-        return "-"
+        return "-*" if column.is_ratio and summary.not_comparable else "-"
     text, interval = column.show(estimate.mean), estimate.ci95
     if interval is None:
         return text

@@ -7,12 +7,13 @@ can be sent between processes and written to files without conversion.
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from hashlib import sha256
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
-from roost_engine.domain.model import NodeName, NodeShare
+from roost_engine.domain.model import JobId, NodeName, NodeShare
 from roost_sim.clusters.cluster_spec import ClusterSpec
 from roost_sim.figures.metrics import Span
 from roost_sim.figures.outcome import JobResult
@@ -42,6 +43,8 @@ class Curves:
         heat_names: first and last node of each group.
         tier_counts: placements on one node, in one rack, across racks.
         left_out: (reason, jobs).
+        left_out_digest: the same for the same jobs left out, "" for none. None: written by an older
+            Roost, which did not say.
     """
 
     jct_s: list[float]
@@ -51,6 +54,7 @@ class Curves:
     heat_names: list[tuple[str, str]]
     tier_counts: tuple[int, ...]
     left_out: list[tuple[str, int]]
+    left_out_digest: str | None = None
 
 
 @dataclass(slots=True)
@@ -127,7 +131,12 @@ def curves_of(report: Report, span: Span, holds: HoldLog) -> Curves:
         heat_names=holds.names(),
         tier_counts=report.metrics.tier_counts,
         left_out=list(report.metrics.left_out),
+        left_out_digest=_digest([job.job_id for job in jobs if job.ended_s is None]),
     )
+
+
+def _digest(job_ids: Sequence[JobId]) -> str:
+    return sha256(" ".join(job_ids).encode()).hexdigest()[:16] if job_ids else ""
 
 
 def _as_letters(busy_frac: NDArray[np.float64]) -> list[str]:

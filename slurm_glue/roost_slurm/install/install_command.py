@@ -25,13 +25,14 @@ def add_install(parser: argparse.ArgumentParser) -> None:
         "--role",
         action="append",
         choices=sorted(UNITS),
-        help="install the units of this role; may be repeated",
+        help="install the units of this role; may be repeated; needed without --files",
     )
     parser.add_argument(
         "--files",
         type=Path,
         metavar="FOLDER",
-        help="what `roost-slurm config --out FOLDER` made: hooks, roost.conf, job_submit.lua",
+        help="what `roost-slurm config --out FOLDER` made: hooks, roost.conf, job_submit.lua"
+        " (default: none of these)",
     )
     _add_places(parser)
     parser.add_argument(

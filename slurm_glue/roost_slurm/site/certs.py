@@ -1,7 +1,8 @@
 """A small certificate authority for mutual TLS between probes and roostd, by openssl's command.
 
-One folder holds the authority, a certificate and a key for roostd and for each node, and the list
-of revoked certificates. docs/design/0017-certificates.md says why it is openssl's command.
+One folder holds the authority, a certificate and a key for roostd and for each node, the list of
+all that were made, and the list of revoked ones. docs/design/0017-certificates.md says why it is
+openssl's command.
 """
 
 import hashlib
@@ -15,7 +16,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-CA, DAEMON, REVOKED = "ca", "roostd", "revoked.txt"
+CA, DAEMON = "ca", "roostd"
+ISSUED, REVOKED = "issued.txt", "revoked.txt"
 CA_DAYS, DAYS, RENEW_BEFORE_DAYS = 3_650, 825, 30
 _OPENSSL_S = 60.0
 _EC = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes")
@@ -115,25 +117,32 @@ class Authority:
                 self._make_one(name, names, days)
                 yield name
 
-    def revoke(self, name: str) -> str:
-        """Add a certificate to the list of revoked ones, and delete it and its key.
+    def revoke(self, name: str) -> list[str]:
+        """Add a node's certificates to the list of revoked ones; delete its present one and key.
+
+        Earlier ones are valid until they expire, and a node may still have one: all are revoked.
 
         Returns:
-            Its SHA-256 fingerprint.
+            The SHA-256 fingerprints that were added, the earliest certificate first.
 
         Raises:
-            CertificateError: there is none of that name.
+            CertificateError: there is none of that name, or it is not a node's.
         """
+        if name in (CA, DAEMON):
+            raise CertificateError(
+                f"{name}: not a node's certificate, and probes read no list; if its key is stolen,"
+                " make a new authority in an empty folder"
+            )
         certificate = self._path(_name(name))
-        digest = fingerprint(certificate)
-        day = time.strftime("%Y-%m-%d", time.gmtime(self._now_s()))
-        with (self._folder / REVOKED).open("a", encoding="ascii") as file:
-            file.write(f"{digest} {name} {day}\n")
-            file.flush()
-            os.fsync(file.fileno())
-        certificate.unlink()
+        revoked = set(self._listed(REVOKED, name))
+        digests = [one for one in self._listed(ISSUED, name) if one not in revoked]
+        if certificate.exists() or not digests:
+            digests.append(fingerprint(certificate))
+        for digest in (added := list(dict.fromkeys(digests))):
+            self._list(REVOKED, digest, name)
+        certificate.unlink(missing_ok=True)
         certificate.with_suffix(".key").unlink(missing_ok=True)
-        return digest
+        return added
 
     def held(self) -> list[Held]:
         """Return every certificate of the folder, that which expires first in front.
@@ -186,6 +195,7 @@ class Authority:
                 self._run([{_PEM: str(pem), _KEY: str(key)}.get(word, word) for word in argv])
             key.chmod(0o600)
             pem.chmod(0o644)
+            self._note_issued(name, pem)
             # roostd reads both, and keeps the old ones while the two do not match.
             key.replace(self._path(name).with_suffix(".key"))
             pem.replace(self._path(name))
@@ -193,6 +203,29 @@ class Authority:
             os.umask(mask)
             pem.unlink(missing_ok=True)
             key.unlink(missing_ok=True)
+
+    def _note_issued(self, name: str, pem: Path) -> None:
+        """List a certificate before it appears, and the one that it replaces if need be."""
+        listed = self._listed(ISSUED, name)
+        for path in (self._path(name), pem):
+            if path.exists() and (digest := fingerprint(path)) not in listed:
+                self._list(ISSUED, digest, name)
+
+    def _listed(self, file: str, name: str) -> list[str]:
+        """Return the fingerprints of a name in ISSUED or REVOKED, the earliest first."""
+        try:
+            lines = (self._folder / file).read_text(encoding="utf-8", errors="replace").splitlines()
+        except FileNotFoundError:
+            return []
+        words = (line.split() for line in lines)
+        return [found[0] for found in words if found[1:2] == [name]]
+
+    def _list(self, file: str, digest: str, name: str) -> None:
+        day = time.strftime("%Y-%m-%d", time.gmtime(self._now_s()))
+        with (self._folder / file).open("a", encoding="ascii") as opened:
+            opened.write(f"{digest} {name} {day}\n")
+            opened.flush()
+            os.fsync(opened.fileno())
 
     def _is_good(self, name: str, names: Sequence[str], renew_before_days: float) -> bool:
         path = self._path(name)

@@ -43,7 +43,7 @@ def daemon() -> FakeInterference:
         model="onnx:0123456789ab",
         decides=True,
         correcting_count=1,
-        row_count=2,
+        row_count=3,
         kind_count=1,
         rows=[
             pb.InterferenceRow(
@@ -65,6 +65,15 @@ def daemon() -> FakeInterference:
                 residual=-0.02,
                 error=0.11,
                 report_count=3.0,
+            ),
+            pb.InterferenceRow(
+                user_id=BOB,
+                job_name="vgg",
+                level="node",
+                residual=0.01,
+                error=0.21,
+                report_count=31.0,
+                from_activity=True,
             ),
         ],
         shared_pairs=[
@@ -156,7 +165,7 @@ def test_nothing_learned_is_said(ask: Run, daemon: FakeInterference) -> None:
 def test_lines_that_are_left_out_are_said(ask: Run, daemon: FakeInterference) -> None:
     assert "Shown" not in ask(COLUMNS="200").stdout
     daemon.answer.row_count = 31
-    told = "31 rows of 1 kind learned. Shown: 2 rows and 1 kind (--last)."
+    told = "31 rows of 1 kind learned. Shown: 3 rows and 1 kind (--last)."
     assert told in ask(COLUMNS="200").stdout
 
 

@@ -63,3 +63,34 @@ async def test_a_reading_whose_caller_has_gone_keeps_no_other_waiting() -> None:
     async with asyncio.timeout(60):
         await read(may_end)
     assert gone.cancelled()
+
+
+async def test_callers_take_turns() -> None:
+    readings, began = Readings(), list[str]()
+
+    async def read(caller: str) -> None:
+        async with readings.begin(caller):
+            began.append(caller)
+
+    await asyncio.gather(*map(read, "aaaaabbc"))
+    assert "".join(began) == "aabcabaa"
+
+
+async def test_one_that_leaves_while_it_waits_or_as_it_is_let_in_keeps_none_waiting() -> None:
+    readings, may_end, ended = Readings(), asyncio.Event(), list[str]()
+
+    async def read(caller: str) -> None:
+        async with readings.begin(caller):
+            await may_end.wait()
+        if caller == "a":
+            tasks["b"].cancel()  # it was let in in this turn
+        ended.append(caller)
+
+    tasks = {caller: asyncio.create_task(read(caller)) for caller in "abcd"}
+    await asyncio.sleep(0)
+    tasks["c"].cancel()
+    may_end.set()
+    async with asyncio.timeout(60):
+        await tasks["d"]
+        await read("e")
+    assert ended == ["a", "d", "e"]

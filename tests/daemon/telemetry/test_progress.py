@@ -10,7 +10,8 @@ from roost_engine.plugins.plugins import Policies
 from roost_engine.scoring.neighbour_corrections import Corrections
 from roost_engine.testing.builders import job, node, share
 from roostd.telemetry.learned_pairs import pairs_of
-from roostd.telemetry.progress import LEAST_SPEED_FRAC, Expected, ProgressTracker, Verdict
+from roostd.telemetry.progress import LEAST_SPEED_FRAC, ProgressTracker, Verdict
+from roostd.telemetry.speed_source import Expected
 
 UID = job("1").user_id
 EXPECTED = Expected(0.1, 0.3, (("7 foe", "nic"),), "node")

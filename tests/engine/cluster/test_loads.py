@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from roost_engine.cluster.loads import NodeLoads
 from roost_engine.cluster.node_sets import NO_NODES
+from roost_engine.domain.model import JobId, NodeName, NodeShare
 
 UNKNOWN = np.nan
 
@@ -93,11 +94,33 @@ def test_a_version_changes_only_with_the_load() -> None:
     loads.apply(
         [1], load((0.0, UNKNOWN, 0.0, 0.0))[None]
     )  # reported idle is not the same as not reported
-    loads.apply([1], load((0.0, 0.0, 0.0, 0.0))[None])
+    loads.apply([1], load((0.0, UNKNOWN, 0.0, 0.0))[None])
     assert loads.version == [0, 1]
+    loads.apply([1], load((0.0, 0.0, 0.0, 0.0))[None])  # nor is an idle quantity an unknown one
+    assert loads.version == [0, 2]
+    assert loads.known[1, 0].all()
     loads.apply([1], load((0.5, 0.0, 0.0, 0.0))[None])
     loads.forget(1)
-    assert loads.version == [0, 3]
+    assert loads.version == [0, 4]
+    assert not loads.known[1].any()
+
+
+def test_the_load_of_a_job_is_of_the_shares_it_held() -> None:
+    loads, job_id = loads_of(2), JobId("1")
+    here, there = (NodeShare(NodeName("a"), (0,)),), (NodeShare(NodeName("a"), (1,)),)
+    loads.apply_job(job_id, here, [1], {"power": 0.5}, [job_id])
+    assert loads.version == [0, 1]
+    assert loads.job_load(job_id, here) == {"power": 0.5}
+    assert loads.job_load(job_id, there) == {}
+    assert loads.job_load(JobId("2"), here) == {}
+
+
+def test_jobs_that_hold_nothing_any_more_are_forgotten() -> None:
+    loads, held = loads_of(1), [JobId("90"), JobId("99")]
+    for number in range(100):
+        shares = (NodeShare(NodeName("a"), (0,)),)
+        loads.apply_job(JobId(str(number)), shares, [0], {"power": 0.5}, held)
+    assert list(loads.of_job) == held
 
 
 values = st.sampled_from([0.0, 0.1, 0.7, 1.0, -1.0, 1e9, 4e11, math.nan, math.inf])

@@ -7,8 +7,9 @@ import pytest
 from tests.engine.conftest import HarnessFactory
 
 from roost_engine.cluster.cluster import Cluster
-from roost_engine.cluster.node_sets import EVERY_NODE, NO_NODES
-from roost_engine.domain.model import JobId, JobSpec, NodeName
+from roost_engine.cluster.node_sets import EVERY_NODE
+from roost_engine.domain.events import ForeignMemorySeen
+from roost_engine.domain.model import JobSpec, NodeName
 from roost_engine.engine import EngineConfig
 from roost_engine.job_record import JobState
 from roost_engine.placement.tightest_shapes import TightestShapes, TightGangs
@@ -17,6 +18,7 @@ from roost_engine.policies.heuristics import ShapeByShape
 from roost_engine.policies.protocols import Allow, CandidatePolicy, Defer
 from roost_engine.policies.wider_shapes import WiderShapes
 from roost_engine.testing.builders import (
+    GIB,
     EngineHarness,
     bridges,
     job,
@@ -114,6 +116,33 @@ def test_each_job_of_a_kind_waits_for_its_own_time(make_harness: HarnessFactory)
     assert set(placed(harness.advance(40.0))) == {"2"}
 
 
+def test_the_time_of_a_job_runs_on_when_the_first_of_its_kind_is_cancelled(
+    make_harness: HarnessFactory,
+) -> None:
+    harness = half_full(make_harness, TightestShapes())
+    harness.queue(open_job("1"))
+    harness.advance(10.0)
+    harness.queue(open_job("2"))
+    harness.advance(20.0)
+    harness.end("1")
+    assert not placed(harness.advance(39.0))
+    assert placed(harness.advance(40.0))["2"].shape == shape(4, 2)
+
+
+def test_a_wider_shape_has_no_gpus_with_foreign_memory_where_others_are_free(
+    make_harness: HarnessFactory,
+) -> None:
+    policies = Policies(candidates=TightestShapes())
+    harness = make_harness(
+        [node(name) for name in "abc"], bridges(), config=BOUNDED, policies=policies
+    )
+    for number, name in enumerate("abc"):
+        harness.start_elsewhere(str(90 + number), share(name, 0, 1, 2, 3))
+    harness.feed(ForeignMemorySeen(at_s=0.0, name=NodeName("a"), gpu_index=5, used_bytes=30 * GIB))
+    harness.queue(open_job("1"))
+    assert placed(harness.advance(30.0))["1"].nodes == ("b", "c")
+
+
 def test_the_gate_is_asked_about_the_wider_shape(make_harness: HarnessFactory) -> None:
     gate = ScriptedGate(Defer(500.0, "waits for GPUs on one node"), Allow())
     harness = half_full(make_harness, TightestShapes(), gate)
@@ -161,6 +190,4 @@ def test_hints_name_the_shapes_that_a_rule_does_not_propose(
     plain = [hint.shape for hint in rule.hints(cluster, spec, EVERY_NODE)]
     found = [hint.shape for hint in wider.hints(cluster, spec, EVERY_NODE)]
     assert found == (plain if not shapes else [shape(8), shape(4, 2)])
-    cluster.hold(JobId("9"), [share("a", 0), share("b", 0)])
-    candidates = wider.wider_candidates(cluster, spec, NO_NODES)
-    assert (candidates is not None) == bool(shapes)
+    assert wider.wider_shapes(cluster, spec) == shapes[1:]

@@ -135,3 +135,48 @@ def test_after_another_load_only_vectors_are_computed_again() -> None:
         for name in ("sums", "joined", "gpus", "level"):
             column, wanted = getattr(found.rows, name), getattr(fresh.rows, name)
             assert column[mine].tolist() == wanted[new].tolist()
+
+
+def recorded(cluster: Cluster) -> Mapping[str, float]:
+    """Return what the vector of the only job on node 0 is made of."""
+    made = list[Mapping[str, float]]()
+
+    def keep(means: Mapping[str, float]) -> np.ndarray:
+        made.append(dict(means))
+        return vector(means)
+
+    found = Neighbourhood(keep, WIDTH)
+    found.expect(talks)
+    found.refresh(cluster, nothing)
+    found.residents(cluster, 0)
+    return made[-1]
+
+
+def test_a_quantity_that_no_probe_reports_stays_absent_or_as_expected() -> None:
+    cluster, unknown = cluster_of([[2]]), np.nan
+    hold(cluster, "a", 0, 0, 1)
+    expected = recorded(cluster)["pcie"]
+    assert expected > 0
+    load = np.full((8, 4), unknown, dtype=np.float32)
+    load[:, 0] = 0.5
+    load[0, 3] = 1e9  # NVLink of one of its two GPUs
+    cluster.apply_loads((NodeName("n0-0"),), load[None])
+    assert recorded(cluster) == {"pcie": expected, "sm": 0.5}
+    load[:, 2] = 0.0
+    cluster.apply_loads((NodeName("n0-0"),), load[None])
+    assert recorded(cluster) == {"pcie": 0.0, "sm": 0.5}  # reported: there is no traffic
+
+
+def test_the_load_of_a_job_over_minutes_is_part_of_its_vector() -> None:
+    cluster = cluster_of([[2]])
+    hold(cluster, "a", 0, 0, 1)
+    found = around(cluster)
+    before = found.residents(cluster, 0)
+    assert not cluster.apply_job_load(JobId("b"), {"power": 0.5})
+    assert found.residents(cluster, 0) is before
+    assert cluster.apply_job_load(JobId("a"), {"power": 0.5, "sm_variation": 0.1})
+    assert found.residents(cluster, 0) is not before
+    made = recorded(cluster)
+    assert (made["power"], made["sm_variation"]) == (0.5, 0.1)
+    hold(cluster, "a", 0, 2, 3)  # elsewhere
+    assert "power" not in recorded(cluster)

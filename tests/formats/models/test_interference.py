@@ -9,7 +9,11 @@ pytest.importorskip("onnxruntime", reason="needs onnxruntime (the daemon extra)"
 
 from roost_engine.domain.errors import PolicyError
 from roost_engine.prediction.interference.interference_model import UNKNOWN, Cases, PriorModel
-from roost_engine.prediction.interference.interference_vector import WIDTH, vector
+from roost_engine.prediction.interference.interference_vector import (
+    QUANTITIES,
+    WIDTH,
+    vector,
+)
 from roost_engine.testing.interference_cases import case_of
 from roost_formats.models.interference import (
     SHIPPED_INTERFERENCE,
@@ -67,3 +71,21 @@ def test_numpy_and_the_runtime_agree_on_the_shipped_model() -> None:
             mine, theirs = model.slowdowns(cases), model.ask_runtime(cases)
             np.testing.assert_allclose(mine.mean, theirs.mean, atol=1e-5)
             np.testing.assert_allclose(mine.spread, theirs.spread, atol=1e-5)
+
+
+@pytest.mark.parametrize("level", ["gpu", "switch", "socket", "nic"])
+def test_what_the_shipped_model_was_not_trained_on_changes_nothing(level: str) -> None:
+    model, _ = load_interference()
+    rng = np.random.default_rng(3)
+    more = ("memory_used", "power", "clock", *(f"{name}_variation" for name in QUANTITIES))
+    for _ in range(20):
+        own, other = (dict(zip(QUANTITIES, rng.random(9).tolist(), strict=True)) for _ in "ab")
+        for one in (own, other):
+            for name in more:
+                one.pop(name, None)
+        plain = model.slowdowns(case_of(vector(own), {level: [vector(other)]}))
+        for one in (own, other):
+            one |= zip(more, rng.random(len(more)).tolist(), strict=True)
+        found = model.slowdowns(case_of(vector(own), {level: [vector(other)]}))
+        assert found.mean.tolist() == plain.mean.tolist()
+        assert found.spread.tolist() == plain.spread.tolist()

@@ -151,3 +151,24 @@ def test_seeds_that_no_run_could_have_are_refused(trace: Path, seeds: str) -> No
     result = compare(trace, "--policies", "fifo", "--seeds", seeds)
     assert result.exit_code == 2
     assert "--seeds" in result.stderr
+
+
+def test_a_policy_that_leaves_jobs_out_has_no_ratio(tmp_path: Path) -> None:
+    cluster = tmp_path / "mixed.yaml"
+    cluster.write_text(
+        "tiers:\n"
+        "  node: {gbytes_per_s: 100}\n  rack: {gbytes_per_s: 10}\n  pod: {gbytes_per_s: 10}\n"
+        "node_kinds:\n  four: {links: a100x4}\n  eight: {links: a100x8}\n"
+        "racks:\n  r1: {nodes: {four: 3, eight: 1}}\n"
+    )
+    path = tmp_path / "jobs.csv"
+    # 16 GPUs are two nodes of 8 to plain Slurm, of which there is one; `fifo` takes four of 4.
+    path.write_text("submit_s,duration_s,num_gpus\n0,100,16\n5,50,2\n10,50,4\n")
+    given = ["compare", "--trace", path, "--cluster", cluster, "--policies", "fifo,slurm"]
+    result = CliRunner().invoke(cli, [*map(str, given), "--processes", "1", "--json"])
+    assert result.exit_code == 0, result.output
+    fifo, slurm = json.loads(result.stdout)[2:]
+    assert (fifo["metrics"]["completed"]["mean"], slurm["metrics"]["completed"]["mean"]) == (3, 2)
+    assert slurm["not_comparable"] == "other jobs than under fifo: 1 left out, there 0 (in seed 0)"
+    assert slurm["metrics"]["avg_jct_s"]["ratio"] is None
+    assert fifo["metrics"]["avg_jct_s"]["ratio"]["mean"] == 1

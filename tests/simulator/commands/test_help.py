@@ -41,3 +41,30 @@ def test_the_help_lists_the_exit_codes() -> None:
     shown = CliRunner().invoke(cli, ["--help"]).stdout
     assert "Exit codes: 0 done" in shown
     assert all(name[0] in shown for name, _ in COMMANDS)
+
+
+@pytest.mark.parametrize("group", [(), ("trace",)], ids=str)
+def test_lists_of_commands_are_not_cut_off(group: tuple[str, ...]) -> None:
+    shown = CliRunner().invoke(cli, [*group, "--help"]).stdout.partition("Commands:")[2]
+    assert "..." not in shown
+
+
+@pytest.mark.parametrize(
+    ("command", "option"),
+    [
+        ("run", "limit"),
+        ("run", "load"),
+        ("run", "contention"),
+        ("run", "neighbours"),
+        ("run", "links"),
+        ("run", "restart"),
+        ("run", "durations"),
+        ("compare", "window_jobs"),
+        ("compare", "sample_jobs"),
+    ],
+)
+def test_what_holds_without_an_option_is_said(command: str, option: str) -> None:
+    (found,) = [each for each in cli.commands[command].params if each.name == option]
+    assert isinstance(found, click.Option)
+    assert found.help is not None
+    assert "[default: " in found.help

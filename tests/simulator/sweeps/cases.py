@@ -3,6 +3,7 @@
 import os
 import signal
 import time
+from dataclasses import replace
 
 from roost_sim.catalogue.compositions import find_policy
 from roost_sim.clusters.presets import preset
@@ -58,8 +59,15 @@ def done(policy: str, seed: int, load: float | None = None, **figures: float | N
             heat_names=[("n0", "n0")],
             tier_counts=(2, 0, 0),
             left_out=[("too large", 1)],
+            left_out_digest="one",
         ),
     )
+
+
+def leaving_out(run: Done, count: int, digest: str | None) -> Done:
+    """The run, had it left out so many jobs, these ones."""
+    left_out = [("too large", count)]
+    return replace(run, curves=replace(run.curves, left_out=left_out, left_out_digest=digest))
 
 
 class Scripted(Sweep):

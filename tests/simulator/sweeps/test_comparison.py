@@ -1,10 +1,11 @@
 from collections.abc import Mapping
 
 import pytest
-from tests.simulator.sweeps.cases import done
+from tests.simulator.sweeps.cases import done, leaving_out
 
 from roost_sim.sweeps.comparison import TIMES_BOUND, Comparison
 from roost_sim.sweeps.intervals import Interval, SeedMean
+from roost_sim.sweeps.sweep import Done
 
 RUNS = [
     done("sjf", 1, avg_jct_s=30.0, bound_avg_jct_s=20.0, comm_share=None),
@@ -67,6 +68,45 @@ def test_a_missing_baseline_leaves_ratios_out() -> None:
     assert only.ratios["avg_jct_s"] is None
 
 
+def left_out_runs(*digests: str | None, count: int = 3) -> list[Done]:
+    """Two seeds of fifo, and of sjf, which leaves out these jobs."""
+    fifo = [done("fifo", seed, avg_jct_s=10.0) for seed in (0, 1)]
+    sjf = [
+        leaving_out(done("sjf", seed, avg_jct_s=5.0), count, digest)
+        for seed, digest in enumerate(digests)
+    ]
+    return [*fifo, *sjf]
+
+
+def test_policies_that_completed_other_jobs_have_no_ratio_and_say_why() -> None:
+    runs = left_out_runs("one", "others")
+    fifo, sjf = Comparison.of(runs, ["fifo", "sjf"], [None], "fifo").summaries
+    assert fifo.not_comparable is None
+    assert estimate(fifo.ratios, "avg_jct_s").mean == 1
+    assert sjf.not_comparable == "other jobs than under fifo: 3 left out, there 1 (in seed 1)"
+    assert estimate(sjf.metrics, "avg_jct_s").mean == 5
+    assert set(sjf.ratios.values()) == {None}
+    documents = Comparison.of(runs, ["fifo", "sjf"], [None], "fifo").documents()
+    assert documents[-1]["not_comparable"] == sjf.not_comparable
+    metrics = documents[-1]["metrics"]
+    assert isinstance(metrics, dict)
+    assert metrics["avg_jct_s"]["ratio"] is None
+
+
+def test_as_many_jobs_left_out_are_not_the_same_jobs() -> None:
+    runs = left_out_runs("others", "others", count=1)
+    _, sjf = Comparison.of(runs, ["fifo", "sjf"], [None], "fifo").summaries
+    assert sjf.not_comparable is not None
+    assert sjf.not_comparable.endswith("1 left out, there 1 (in seed 0 and 1 more)")
+
+
+@pytest.mark.parametrize(("count", "is_same"), [(1, True), (2, False)])
+def test_runs_of_an_older_file_are_told_apart_by_the_counts(count: int, is_same: bool) -> None:
+    runs = left_out_runs(None, None, count=count)
+    _, sjf = Comparison.of(runs, ["fifo", "sjf"], [None], "fifo").summaries
+    assert (sjf.not_comparable is None) is is_same
+
+
 def test_runs_of_other_policies_or_loads_are_left_out() -> None:
     assert len(Comparison.of(RUNS, ["sjf"], [None], "sjf").runs) == 3
     assert Comparison.of(RUNS, ["sjf"], [0.9], "sjf").runs == ()
@@ -83,6 +123,7 @@ def test_the_json_list_is_runs_then_summaries() -> None:
         "mechanism",
         "seeds",
         "baseline",
+        "not_comparable",
         "metrics",
     ]
     metrics = documents[-1]["metrics"]

@@ -4,7 +4,7 @@ from io import StringIO
 
 import pytest
 from rich.console import Console
-from tests.simulator.sweeps.cases import done
+from tests.simulator.sweeps.cases import done, leaving_out
 
 from roost_sim.sweeps.comparison import Comparison
 from roost_sim.sweeps.comparison_table import print_tables, time_text
@@ -58,6 +58,16 @@ def test_the_table_shows_who_waits_longest_and_which_user_fares_worst() -> None:
         assert name in heads
     after_p99 = line.split("1.50 min")[1].split()
     assert after_p99[:5] == ["-", "2.00", "h", "1.50", "-"]
+
+
+def test_a_ratio_of_other_jobs_is_a_mark_with_a_footnote() -> None:
+    sjf = leaving_out(done("sjf", 0, avg_jct_s=5.0), 7, "seven")
+    runs = [done("fifo", 0, avg_jct_s=10.0), sjf]
+    console = Console(width=80, record=True, file=StringIO())
+    print_tables(Comparison.of(runs, ["fifo", "sjf"], [None], "fifo"), console)
+    lines = console.export_text().splitlines()
+    assert lines[3].split()[4:7] == ["5.00", "s", "-*"]
+    assert lines[4] == "* sjf: other jobs than under fifo: 7 left out, there 1 (in seed 0)"
 
 
 def test_a_narrow_window_shows_fewer_columns_whole() -> None:

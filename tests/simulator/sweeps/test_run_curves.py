@@ -103,6 +103,15 @@ def test_a_job_that_could_never_start_is_not_in_the_queue() -> None:
     assert found.tier_counts == (1, 0, 0)
 
 
+def test_the_digest_tells_which_jobs_were_left_out() -> None:
+    there, gone = job(0, 0, 10), job(0, None, None, left_out="too large")
+    other = replace(gone, job_id=JobId("2"))
+    digests = [curves(there, *left_out).left_out_digest for left_out in ((), (gone,), (other,))]
+    assert digests[0] == ""
+    assert len(set(digests)) == 3
+    assert curves(there, gone).left_out_digest == digests[1]
+
+
 def test_heat_is_the_busy_share_of_a_node() -> None:
     holds = HoldLog(SMALL)
     holds(share(SMALL, 2, 4), 0.0, 50.0)

@@ -9,7 +9,7 @@ import pytest
 from roost_sim.catalogue.compositions import find_policy
 from roost_sim.clusters.cluster_file import load_cluster
 from roost_sim.errors import SimError
-from roost_sim.policies.gate.delay_gates import parse_numbers
+from roost_sim.policies.part_numbers import parse_numbers
 from roost_sim.runs.simulation import Run
 from roost_sim.sweeps.run_curves import Curves
 from roost_sim.sweeps.sweep import Case, Done, Failed, Finished, Sweep

@@ -11,7 +11,7 @@ import pytest
 from tests.conftest import missing
 
 from roost_slurm import cli
-from roost_slurm.site.certs import REVOKED, Authority, CertificateError, fingerprint
+from roost_slurm.site.certs import ISSUED, REVOKED, Authority, CertificateError, fingerprint
 
 DAY_S = 86_400.0
 
@@ -38,7 +38,7 @@ def test_makes_an_authority_and_a_certificate_for_each_name(tmp_path: Path) -> N
 
     assert {path.name for path in folder.iterdir()} == {
         f"{name}.{end}" for name in ("ca", "roostd", "gpu01", "gpu02") for end in ("pem", "key")
-    } | {"revoked.txt"}
+    } | {"revoked.txt", "issued.txt"}
     assert (folder / "revoked.txt").read_text() == ""  # roostd can be told of it from the start
     for name in ("roostd", "gpu01", "gpu02"):
         argv = ["openssl", "verify", "-CAfile", f"{folder}/ca.pem", f"{folder}/{name}.pem"]
@@ -127,6 +127,49 @@ def test_a_revoked_certificate_is_on_the_list_and_gone(
     assert not (tmp_path / "n1.key").exists()
     assert certs(tmp_path, "--revoke", "n1") == cli.BAD_INPUT
     assert "n1.pem: No such file" in capsys.readouterr().err
+
+
+def test_the_earlier_certificates_of_a_node_are_revoked_too(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A node may still have the certificate from before its renewal, which is valid."""
+    made = list[str]()
+    for days in ("20", "20", "825"):
+        certs(tmp_path, "--nodes", "n[1-2]", "--days", days)
+        made.append(fingerprint(tmp_path / "n1.pem"))
+    other = fingerprint(tmp_path / "n2.pem")
+    capsys.readouterr()
+    assert certs(tmp_path, "--revoke", "n1") == 0
+    assert capsys.readouterr().out.splitlines() == [f"{digest} n1" for digest in made]
+    assert [line.split()[0] for line in (tmp_path / REVOKED).read_text().splitlines()] == made
+    assert other not in (tmp_path / REVOKED).read_text()
+
+    certs(tmp_path, "--nodes", "n1")  # the node's next certificate is believed
+    assert fingerprint(tmp_path / "n1.pem") not in (tmp_path / REVOKED).read_text()
+    new = fingerprint(tmp_path / "n1.pem")
+    assert certs(tmp_path, "--revoke", "n1") == 0
+    assert (tmp_path / REVOKED).read_text().count(" n1 ") == 4
+    assert new in (tmp_path / REVOKED).read_text()
+
+
+def test_a_folder_without_a_list_of_what_was_made_lists_what_it_replaces(tmp_path: Path) -> None:
+    certs(tmp_path, "--nodes", "n1", "--days", "20")
+    (tmp_path / ISSUED).unlink()
+    before = fingerprint(tmp_path / "n1.pem")
+    certs(tmp_path, "--nodes", "n1")
+    assert certs(tmp_path, "--revoke", "n1") == 0
+    assert before in (tmp_path / REVOKED).read_text()
+
+
+@pytest.mark.parametrize("name", ["ca", "roostd"])
+def test_neither_the_authority_nor_roostd_is_revoked_by_mistake(
+    tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    certs(tmp_path, "--daemon", "control1", "--nodes", "n1")
+    assert certs(tmp_path, "--revoke", name) == cli.BAD_INPUT
+    assert f"{name}: not a node's certificate" in capsys.readouterr().err
+    assert (tmp_path / f"{name}.pem").exists()
+    assert (tmp_path / f"{name}.key").exists()
 
 
 @pytest.mark.parametrize(

@@ -64,9 +64,17 @@ def add_distil(distil: argparse.ArgumentParser) -> None:
 def add_interference(interference: argparse.ArgumentParser) -> None:
     """Add the options of `interference`."""
     source = interference.add_mutually_exclusive_group(required=True)
-    source.add_argument("--data", type=Path, metavar="DIR", help="folder of the public tables")
     source.add_argument(
-        "--journal", type=Path, metavar="FILE", help="refit to the speeds that a site's jobs report"
+        "--data",
+        type=Path,
+        metavar="DIR",
+        help="folder of the public tables that docs/interference.md names",
+    )
+    source.add_argument(
+        "--journal",
+        type=Path,
+        metavar="FILE",
+        help="roostd's journal: refit to the speeds that a site's jobs report",
     )
     for name, what in (
         ("--pairs", "with --data: one more table of measured pairs, of any GPU type; repeatable"),
@@ -188,7 +196,9 @@ def add_warmstart(warmstart: argparse.ArgumentParser) -> None:
     """Add the options of `warmstart`."""
     source = warmstart.add_mutually_exclusive_group(required=True)
     source.add_argument("--sacct", type=Path, metavar="FILE", help="text of sacct -P: real starts")
-    source.add_argument("--journal", type=Path, metavar="FILE", help="roostd's journal: the same")
+    source.add_argument(
+        "--journal", type=Path, metavar="FILE", help="roostd's journal: real starts too"
+    )
     source.add_argument("--trace", type=Path, metavar="FILE", help="any trace of roost-sim")
     warmstart.add_argument(
         "--teacher",
@@ -199,7 +209,8 @@ def add_warmstart(warmstart: argparse.ArgumentParser) -> None:
         "--cluster",
         default="small",
         metavar="NAME",
-        help="the cluster of --teacher's simulations: a preset of roost-sim (default %(default)s)",
+        help="the cluster of --teacher's simulations: a preset of roost-sim or a file"
+        " (default %(default)s)",
     )
     warmstart.add_argument("--out", type=Path, required=True, metavar="DIR", help=_FILES_HELP)
     warmstart.add_argument(

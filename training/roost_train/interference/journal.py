@@ -156,6 +156,8 @@ class _Site:
                 cluster.apply_topology(event.name, event.links, event.gpu_uuids)
             case events.LoadsSeen():
                 cluster.apply_loads(event.names, event.load)
+            case events.JobLoadSeen():
+                cluster.apply_job_load(event.job_id, event.load)
             case events.JobQueued() | events.JobChanged():
                 self._specs[event.job.job_id] = event.job
             case events.JobStarted():

@@ -243,7 +243,7 @@ class EvolutionTraining:
         return body if isinstance(body, dict) else {}
 
     def _numbers(self, name: str, value: object) -> NDArray[np.float64]:
-        """Return the numbers of a file: so many as columns are read, or as a search has.
+        """Return the numbers of a file: one a column in `scale.json`, one a parameter elsewhere.
 
         Raises:
             TrainError: they are not.

@@ -82,7 +82,7 @@ class TrainingFolder:
         return [line[kind] for line in self._whole_lines() if kind in line]
 
     def keep_lines(self, is_kept: Callable[[Mapping[str, Any]], bool]) -> None:
-        """Drop lines of the log, and the beginning of a line that is not whole."""
+        """Drop the other lines of the log, and a last line that is not whole."""
         kept = [json.dumps(line) + "\n" for line in self._whole_lines() if is_kept(line)]
         if (self.path / _LOG).exists():
             self.write(_LOG, "".join(kept))

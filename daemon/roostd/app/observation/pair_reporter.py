@@ -1,7 +1,8 @@
-"""Reports to a running engine what progress reports have shown of pairs of kinds.
+"""Reports to a running engine what the speed of jobs has shown of pairs of kinds.
 
-A run begins with what was known then (Plugins.neighbours). Once a minute in which a job reported,
-the engine gets what has changed since, as an event: it is in the journal, so a replay has it.
+A run begins with what was known then (Plugins.neighbours). Once a minute in which speeds were
+observed, the engine gets what has changed since, as an event: it is in the journal, so a replay has
+it.
 """
 
 from collections.abc import Callable
@@ -11,7 +12,8 @@ from roost_engine.domain.pair_correction import PairCorrection
 from roost_engine.plugins.plugins import Plugins
 from roost_engine.policies.neighbour_losses import PredictsLosses
 from roostd.state import DaemonState
-from roostd.telemetry.learned_pairs import PairKey, by_key, changes_of, pairs_of
+from roostd.telemetry.learned_pairs import PairKey, by_key, changes_of
+from roostd.telemetry.speed_source import pairs_of_sources, sources_of
 
 _REPORT_EVERY_S = 60.0
 
@@ -20,7 +22,7 @@ class PairReporter:
     """See the module.
 
     Args:
-        state: has the clock, the engine and the progress of jobs.
+        state: has the clock, the engine and the speeds of jobs.
         plugins: returns those of the run.
         emit: puts an event on the engine's queue.
     """
@@ -35,20 +37,19 @@ class PairReporter:
 
     def poll(self) -> None:
         """Report what has changed if that is due. To be called about once a second."""
-        state, tracker = self._state, self._state.progress
+        state = self._state
         now_s, plugins = state.clock.now_s(), self._plugins()
         if plugins is not self._of:
             self._of, self._known, self._reported_count = plugins, by_key(plugins.neighbours), -1
         score = state.engine.policies.score
-        is_due = (
-            now_s - self._reported_s >= _REPORT_EVERY_S
-            and tracker.report_count != self._reported_count
-        )
-        if not is_due or not isinstance(score, PredictsLosses) or score.name != tracker.model:
+        if now_s - self._reported_s < _REPORT_EVERY_S or not isinstance(score, PredictsLosses):
             return
-        self._reported_s, self._reported_count = now_s, tracker.report_count
-        pairs = pairs_of(tracker.table.state())
-        changed = changes_of(self._known, pairs)
+        sources = sources_of(state.speed_sources(), score.name)
+        count = sum(source.report_count for source in sources)
+        if not sources or count == self._reported_count:
+            return
+        self._reported_s, self._reported_count = now_s, count
+        changed = changes_of(self._known, pairs_of_sources(sources, score.name))
         if changed:
             self._known.update(by_key(changed))
             self._known = {key: pair for key, pair in self._known.items() if pair.mean}

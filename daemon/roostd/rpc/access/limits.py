@@ -46,7 +46,10 @@ OPERATOR_OPTIONS: ChannelOptions = [
     ("grpc.max_send_message_length", 64 << 20),
     ("grpc.max_concurrent_streams", 16),
 ]
-OPERATOR_CALL_LIMIT = 64
+# Calls that are answered at the same time, see in_flight; the answers wait for each other anyway.
+MOST_CALLS = 64
+MOST_CALLS_PER_USER = 16
+SPARE_CALLS_OF_ROOT = 16
 
 # For each calling host. A machine that runs the probes of many nodes, as tests do, starts them all
 # at once.

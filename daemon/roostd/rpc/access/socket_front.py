@@ -28,6 +28,7 @@ from roostd.rpc.access.limits import (
     SPARE_CONNECTIONS_OF_ROOT,
 )
 from roostd.rpc.access.socket_files import clear_socket, remove_socket
+from roostd.rpc.errors import Context
 
 _log = structlog.get_logger(__name__)
 
@@ -56,6 +57,12 @@ def caller_of(peer: str) -> Caller | None:
     """Return the caller that gRPC's name of a connection carries; None: it came another way."""
     match = _NAME.fullmatch(peer)
     return Caller(int(match[2]), int(match[3])) if match else None
+
+
+def uid_of(context: Context) -> int | None:
+    """Return the user id of a call's caller; None: it came another way."""
+    caller = caller_of(context.peer())
+    return None if caller is None else caller.uid
 
 
 def facts_of_caller(peer: str) -> dict[str, object]:
@@ -108,7 +115,7 @@ class SocketFront:
                 raise ConfigError([f"{self._key}: {self._folder}: of another user"])
             self._folder.chmod(0o700)
         except OSError as error:
-            raise ConfigError([f"{self._key}: {self._folder}: {error.strerror}"]) from error
+            raise ConfigError([f"{self._key}: {self._path}: {error.strerror}"]) from error
         clear_socket(self.inner_path, self._key)
 
     async def start(self) -> None:

@@ -1,6 +1,7 @@
 """Why a job is where it is, in the words of operator.proto."""
 
 from collections.abc import Iterator
+from math import exp
 
 from roost_engine.domain.actions import Decision, Exclusions
 from roost_engine.domain.model import JobId, JobSpec
@@ -50,8 +51,9 @@ def explanation(state: DaemonState, job_id: JobId) -> pb.Explanation:
         message.neighbour = place.decision.get().neighbour
     else:
         message.exclusions.extend(exclusions_of(exclusions))
-    if isinstance(record, JobRecord) and (alone := _why_shares_nothing(state, record.spec)):
-        message.neighbour = "; ".join(filter(None, (message.neighbour, alone)))
+    if isinstance(record, JobRecord):
+        more = _estimated_loss(state, record), _why_shares_nothing(state, record.spec)
+        message.neighbour = "; ".join(filter(None, (message.neighbour, *more)))
     return message
 
 
@@ -80,6 +82,14 @@ def _memory_problem(state: DaemonState, job: JobSpec) -> Iterator[str]:
             f"memory: it states {_gib(said.gpu_memory_bytes)} of each GPU, and runs of this user"
             f" and name have used more: {_gib(needed_bytes)} count"
         )
+
+
+def _estimated_loss(state: DaemonState, record: JobRecord) -> str:
+    """Return what a running job loses beside its neighbours by its GPUs' activity; "": unknown."""
+    estimate = state.activity.estimate(record)
+    if estimate is None or not state.config.telemetry.activity_speed or not record.is_on_gpus:
+        return ""
+    return f"{max(1 - exp(-estimate), 0.0):.0%} of its speed lost, estimated from activity (weak)"
 
 
 def _why_shares_nothing(state: DaemonState, job: JobSpec) -> str:

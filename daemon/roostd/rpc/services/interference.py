@@ -1,6 +1,7 @@
 """The Interference service: what was learned of neighbours, in the words of interference.proto."""
 
 from collections.abc import Iterable
+from math import hypot
 
 from roost_engine.domain.job_kind import user_and_name
 from roost_engine.policies.neighbour_losses import PredictsLosses
@@ -10,6 +11,7 @@ from roost_proto.v1 import interference_pb2 as pb
 from roost_proto.v1 import interference_pb2_grpc as pb_grpc
 from roostd.rpc.errors import Context
 from roostd.state import DaemonState
+from roostd.telemetry.speed_source import SpeedSource
 
 _DEFAULT_COUNT = 20
 _MOST_COUNT = 1_000
@@ -40,18 +42,21 @@ def response(state: DaemonState, count: int) -> pb.GetInterferenceResponse:
         count: at most so many of each; 0: 20.
     """
     tracker, score = state.progress, state.engine.policies.score
+    sources = state.speed_sources()
     deciding = score if isinstance(score, PredictsLosses) else None
     most = min(count or _DEFAULT_COUNT, _MOST_COUNT)
-    rows, kinds = tracker.table.worst(None), tracker.table.kinds()
+    rows = [_row(source, *row) for source in sources for row in source.table.worst(None)]
+    rows.sort(key=lambda row: -abs(row.residual))
+    kinds = [_kind(source, *kind) for source in sources for kind in source.table.kinds().items()]
     return pb.GetInterferenceResponse(
         model=tracker.model if deciding is None else deciding.name,
         decides=deciding is not None,
         correcting_count=0 if deciding is None else deciding.correction_count,
-        rows=[_row(*row) for row in rows[:most]],
-        kinds=[_kind(*kind) for kind in list(kinds.items())[:most]],
+        rows=rows[:most],
+        kinds=kinds[:most],
         row_count=len(rows),
         kind_count=len(kinds),
-        fault="; ".join(_known((tracker.fault, tracker.model_fault))),
+        fault="; ".join(_known((*(source.fault for source in sources), tracker.model_fault))),
         shared_pairs=[_pair(pair) for pair in _corrected(state)[:most]],
     )
 
@@ -77,29 +82,31 @@ def _pair(pair: CorrectedPair) -> pb.SharedPair:
     )
 
 
-def _row(key: Key, found: Residuals) -> pb.InterferenceRow:
+def _row(source: SpeedSource, key: Key, found: Residuals) -> pb.InterferenceRow:
     user_id, name = user_and_name(key.kind)
     row = pb.InterferenceRow(
         user_id=user_id,
         job_name=name,
         level=key.level,
         residual=found.mean,
-        report_count=found.count,
+        report_count=found.count / source.weight,
         predicted=found.predicted,
         observed=found.observed,
-        error=found.error,
+        error=hypot(found.error, source.error_floor),
+        from_activity=source.is_estimate,
     )
     if key.beside != ALONE:
         row.beside_user_id, row.beside_job_name = user_and_name(key.beside)
     return row
 
 
-def _kind(kind: str, found: Residuals) -> pb.InterferenceKind:
+def _kind(source: SpeedSource, kind: str, found: Residuals) -> pb.InterferenceKind:
     user_id, name = user_and_name(kind)
     return pb.InterferenceKind(
         user_id=user_id,
         job_name=name,
         residual=found.mean,
-        report_count=found.count,
-        error=found.error,
+        report_count=found.count / source.weight,
+        error=hypot(found.error, source.error_floor),
+        from_activity=source.is_estimate,
     )

@@ -8,6 +8,7 @@ from roost_proto.v1 import operator_pb2 as pb
 from roost_proto.v1 import operator_pb2_grpc as pb_grpc
 from roostd.ops.slices import Readings
 from roostd.rpc.access.roles import Access, EveryJob
+from roostd.rpc.access.socket_front import uid_of
 from roostd.rpc.errors import Context, NoForecast
 from roostd.rpc.messages import daemon_status, eta, explanations, jobs, nodes, timers
 from roostd.rpc.messages.outlook import outlooks
@@ -35,6 +36,9 @@ class OperatorService(pb_grpc.OperatorServicer):
         is_silent = request.ask_slurm and ask is not None and not await ask()
         async with self._statuses.begin():
             found = daemon_status.status(self._state)
+        job_id, owner = JobId(found.longest_beyond_slurm_job_id), self._access.only_owner(context)
+        if owner is not None and jobs.user_of(self._state, job_id) != owner:
+            found.longest_beyond_slurm_job_id = ""
         if is_silent:
             found.slurm_fault = found.slurm_fault or "slurmctld did not answer within seconds"
         return found
@@ -44,7 +48,7 @@ class OperatorService(pb_grpc.OperatorServicer):
     ) -> pb.ListNodesResponse:
         """See operator.proto."""
         state, answer = self._state, pb.ListNodesResponse()
-        async with self._readings.begin() as slices:
+        async with self._readings.begin(uid_of(context)) as slices:
             held = nodes.holders(state)
             async for name in slices.over(nodes.node_names(state)):
                 with suppress(UnknownNode):  # Slurm has dropped it meanwhile
@@ -53,7 +57,7 @@ class OperatorService(pb_grpc.OperatorServicer):
 
     async def GetNode(self, request: pb.GetNodeRequest, context: Context) -> pb.Node:
         """See operator.proto."""
-        async with self._readings.begin():
+        async with self._readings.begin(uid_of(context)):
             held = nodes.holders(self._state)
             return nodes.node(self._state, NodeName(request.name), held)
 
@@ -64,7 +68,7 @@ class OperatorService(pb_grpc.OperatorServicer):
     async def ListJobs(self, request: pb.ListJobsRequest, context: Context) -> pb.ListJobsResponse:
         """See operator.proto."""
         owner, answer = self._access.only_owner(context), pb.ListJobsResponse()
-        async with self._readings.begin() as slices:
+        async with self._readings.begin(uid_of(context)) as slices:
             turns = {job_id: turn async for job_id, turn in slices.over(outlooks(self._state))}
             found = jobs.jobs(self._state, request.include_ended, turns, owner)
             async for job in slices.over(found):
@@ -74,7 +78,7 @@ class OperatorService(pb_grpc.OperatorServicer):
     async def GetJob(self, request: pb.GetJobRequest, context: Context) -> pb.Job:
         """See operator.proto."""
         try:
-            async with self._readings.begin():
+            async with self._readings.begin(uid_of(context)):
                 return jobs.job(self._state, self._visible(request.job_id, context))
         except UnknownJob:
             past = await self._past(request.job_id, context)
@@ -85,7 +89,7 @@ class OperatorService(pb_grpc.OperatorServicer):
     async def ExplainJob(self, request: pb.ExplainJobRequest, context: Context) -> pb.Explanation:
         """See operator.proto."""
         try:
-            async with self._readings.begin():
+            async with self._readings.begin(uid_of(context)):
                 visible = self._visible(request.job_id, context)
                 return explanations.explanation(self._state, visible)
         except UnknownJob:
@@ -112,7 +116,7 @@ class OperatorService(pb_grpc.OperatorServicer):
                     raise NoForecast(f"job {request.job_id} has ended") from None
                 raise self._unknown(request.job_id, context) from None
         answer, owner = eta.response(self._state, None), self._access.only_owner(context)
-        async with self._readings.begin() as slices:
+        async with self._readings.begin(uid_of(context)) as slices:
             async for one in slices.over(eta.etas(self._state, owner)):
                 answer.etas.append(one)
         return answer

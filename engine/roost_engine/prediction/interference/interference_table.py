@@ -73,18 +73,18 @@ class Residuals:
         """The shrunk mean."""
         return self.total / (self.count + _FEW_COUNT)
 
-    def add(self, residual: float, predicted: float, observed: float) -> None:
-        """Take in a report."""
+    def add(self, residual: float, predicted: float, observed: float, weight: float = 1.0) -> None:
+        """Take in an observation that counts as `weight` reports."""
         if self.count >= _MOST_COUNT:
-            keep = (_MOST_COUNT - 1.0) / self.count
+            keep = (_MOST_COUNT - weight) / self.count
             self.total, self.square, self.count = (
                 self.total * keep,
                 self.square * keep,
                 self.count * keep,
             )
-        self.total += residual
-        self.square += residual * residual
-        self.count += 1.0
+        self.total += weight * residual
+        self.square += weight * residual * residual
+        self.count += weight
         self.worst = max(self.worst, residual, key=abs)
         self.predicted, self.observed = predicted, observed
 
@@ -136,16 +136,39 @@ class InterferenceTable:
         observed = log_slowdown(speed_frac)
         if observed is None:
             self.refused_count += 1
-            return
+        else:
+            self.learn(kind, beside, predicted, spread, observed, placement)
+
+    def learn(
+        self,
+        kind: str,
+        beside: Iterable[tuple[str, str]],
+        predicted: float,
+        spread: float,
+        observed: float,
+        placement: str = "",
+        weight: float = 1.0,
+    ) -> None:
+        """Count one observation.
+
+        Args:
+            kind: of the job.
+            beside: (kind, level) of its neighbours; the observation is divided among them.
+            predicted: mean log slowdown that was predicted, uncorrected.
+            spread: of the same.
+            observed: log slowdown, finite.
+            placement: the kind of placement, a tier's name; empty: not known.
+            weight: as how many reports it counts.
+        """
         cap = _CAP_SPREADS * spread
         residual = min(max(observed - predicted, -cap), cap)
-        self._row(Key(kind, ALONE, "")).add(residual, predicted, observed)
+        self._row(Key(kind, ALONE, "")).add(residual, predicted, observed, weight)
         pairs = list(dict.fromkeys(beside))
         if placement:
             pairs.append((ALONE, placement))
         left = residual - self._mean(Key(kind, ALONE, ""))
         for other, level in pairs:
-            self._row(Key(kind, other, level)).add(left / len(pairs), predicted, observed)
+            self._row(Key(kind, other, level)).add(left / len(pairs), predicted, observed, weight)
         while len(self._rows) > MOST_ROWS:
             del self._rows[next(iter(self._rows))]
 

@@ -1,13 +1,13 @@
 """The load vector of a job: what it does to its GPUs, links and network, as fractions with a mask.
 
 A quantity has two columns: its mean, and its variation v / (1 + v) with v the standard deviation
-over the mean; variations are in no source that is read. A quantity that was not reported is absent:
-its mask is 0 and its value is 0, which no reader may take for a measurement. Page:
+over the mean; no table that is trained on has variations. A quantity that was not reported is
+absent: its mask is 0 and its value is 0, which no reader may take for a measurement. Page:
 docs/interference.md.
 """
 
 from collections.abc import Mapping
-from math import isfinite
+from math import isfinite, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,10 +32,10 @@ COLUMNS: tuple[str, ...] = tuple(
 )
 COLUMN = {name: position for position, name in enumerate(COLUMNS)}
 MASK = slice(len(COLUMNS), 2 * len(COLUMNS))
-_MEAN_AT = {
-    quantity: (COLUMN[f"{quantity}_mean"], MASK.start + COLUMN[f"{quantity}_mean"])
-    for quantity in QUANTITIES
+_NAMES = {quantity: f"{quantity}_mean" for quantity in QUANTITIES} | {
+    name: name for name in COLUMNS if name.endswith("_variation")
 }
+_AT = {name: (COLUMN[column], MASK.start + COLUMN[column]) for name, column in _NAMES.items()}
 PRESENT = 2 * len(COLUMNS)  # 1 in every vector: in a sum of vectors the number of jobs
 WIDTH = PRESENT + 1
 VECTOR_COLUMNS: tuple[str, ...] = (*COLUMNS, *(f"{name}_known" for name in COLUMNS), "present")
@@ -66,11 +66,20 @@ def fraction(quantity: str, value: float) -> float:
     return min(value, 1.0) if half is None else value / (value + half)
 
 
+def variation(mean: float, square: float) -> float:
+    """Return the variation column of values with this mean and mean square; NaN: no mean."""
+    if not mean > 0.0:
+        return float("nan")
+    relative = sqrt(max(square - mean * mean, 0.0)) / mean
+    return relative / (1.0 + relative)
+
+
 def vector(means: Mapping[str, float]) -> NDArray[np.float32]:
     """Return the vector of a job from what is known of it.
 
     Args:
-        means: by quantity, on the scale of `fraction`; one that is absent or NaN is unknown.
+        means: by quantity, on the scale of `fraction`, and variations as "sm_variation"; one that
+            is absent or NaN is unknown.
 
     Returns:
         float32 [WIDTH], columns VECTOR_COLUMNS.
@@ -81,7 +90,7 @@ def vector(means: Mapping[str, float]) -> NDArray[np.float32]:
     row = np.zeros(WIDTH, dtype=np.float32)
     row[PRESENT] = 1.0
     for quantity, mean in means.items():
-        at, mask_at = _MEAN_AT[quantity]
+        at, mask_at = _AT[quantity]
         if mean >= 0.0:  # NaN is not
             row[at], row[mask_at] = min(mean, 1.0), 1.0
     return row

@@ -11,7 +11,7 @@ from dataclasses import fields
 from roost_engine.gate.delay import DelayConfig
 from roost_engine.gate.fixed_delay import FixedDelay
 from roost_engine.gate.timers import TimerConfig
-from roost_sim.errors import SimError
+from roost_sim.policies.part_numbers import PartNumbersError
 
 TUNABLE = "delay"
 _TIMER_KEYS = tuple(field.name for field in fields(TimerConfig))
@@ -26,10 +26,6 @@ FIXED_TIMERS_S: Mapping[str, float] = {
 }
 
 
-class GateNumbersError(SimError):
-    """The numbers in a gate's name cannot be used."""
-
-
 def fixed_gate(timer_s: float) -> FixedDelay:
     """Make a gate that waits `timer_s` for one node and twice that for one rack.
 
@@ -42,12 +38,12 @@ def delay_config(numbers: Mapping[str, float]) -> DelayConfig:
     """Return the gate's configuration: the given numbers, and defaults for the others.
 
     Raises:
-        GateNumbersError: a key is unknown, or its value out of range.
+        PartNumbersError: a key is unknown, or its value out of range.
     """
     for key in numbers:
         if key not in (*_GATE_KEYS, *_TIMER_KEYS):
             known = ", ".join((*_GATE_KEYS, *_TIMER_KEYS))
-            raise GateNumbersError(f"no number {key!r} of the delay gate: there are {known}")
+            raise PartNumbersError(f"no number {key!r} of the delay gate: there are {known}")
     timers = {key: value for key, value in numbers.items() if key in _TIMER_KEYS}
     gate = {key: value for key, value in numbers.items() if key in _GATE_KEYS}
     try:
@@ -55,23 +51,7 @@ def delay_config(numbers: Mapping[str, float]) -> DelayConfig:
             timers["window_count"] = int(timers["window_count"])
         return DelayConfig(timers=TimerConfig(**timers), **gate)  # type: ignore[arg-type]
     except (ValueError, OverflowError) as error:
-        raise GateNumbersError(f"delay gate: {error}") from error
-
-
-def parse_numbers(name: str) -> dict[str, float]:
-    """Read the numbers of a name such as `delay:longest_s=14400`.
-
-    Raises:
-        GateNumbersError: something is not KEY=NUMBER.
-    """
-    found: dict[str, float] = {}
-    for word in name.split(":")[1:]:
-        key, _, value = word.partition("=")
-        try:
-            found[key] = float(value)
-        except ValueError as error:
-            raise GateNumbersError(f"{name}: {word!r} is not KEY=NUMBER") from error
-    return found
+        raise PartNumbersError(f"delay gate: {error}") from error
 
 
 def name_of(numbers: Mapping[str, float]) -> str:

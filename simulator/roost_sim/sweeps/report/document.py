@@ -127,6 +127,7 @@ def _row(summary: Summary) -> dict[str, object]:
             ]
             for name, estimate in summary.metrics.items()
         },
+        "not_comparable": summary.not_comparable,
         "ratio": (ratio := summary.ratios.get("avg_jct_s"))
         and [
             _short(ratio.mean),

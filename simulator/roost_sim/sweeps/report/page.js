@@ -52,6 +52,12 @@ function ranked(panel) {
 // Colours by rank: the lines that are drawn at first differ in more than their dashes.
 const HUE = new Map([...new Set([...ranked(DATA.loads[0]), ...INDEX.keys()])].map((name, index) => [name, index]));
 
+/** Those that completed most jobs: who leaves jobs out is not the best of anything. */
+function complete(panel) {
+  const most = Math.max(...panel.policies.map((line) => meanOf(line, "completed") ?? 0));
+  return panel.policies.filter((line) => (meanOf(line, "completed") ?? 0) === most);
+}
+
 function card(title, note, ...children) {
   return make("div", { class: "card" }, make("h2", {}, title), note ? make("p", { class: "sub" }, note) : null, ...children);
 }
@@ -79,7 +85,7 @@ function fillHead() {
 }
 
 function finding(panel) {
-  const lines = panel.policies.filter((line) => meanOf(line, "avg_jct_s") !== null)
+  const lines = complete(panel).filter((line) => meanOf(line, "avg_jct_s") !== null)
     .sort((a, b) => meanOf(a, "avg_jct_s") - meanOf(b, "avg_jct_s"));
   if (!lines.length) return null;
   const told = (line) => {
@@ -112,7 +118,7 @@ function metricCell(column, line, best) {
 }
 
 function ratioCell(line) {
-  if (!line.ratio) return make("td", {}, "–");
+  if (!line.ratio) return make("td", { title: line.not_comparable }, line.not_comparable ? "–*" : "–");
   const [mean, interval, [least, most]] = line.ratio;
   const range = interval ? ` [${asFactor(interval[0])}, ${asFactor(interval[1])}]` : "";
   return make(
@@ -141,7 +147,7 @@ function whisker(line, high) {
 
 /** A column of a metric: its head, what it is sorted by, and its cell. */
 function metricColumn(column, panel) {
-  const means = panel.policies.map((line) => meanOf(line, column.key)).filter((mean) => mean !== null);
+  const means = complete(panel).map((line) => meanOf(line, column.key)).filter((mean) => mean !== null);
   const best = (column.isMoreBetter ? Math.max : Math.min)(...means);
   return { head: column.head, value: (line) => meanOf(line, column.key), cell: (line) => metricCell(column, line, best) };
 }
@@ -172,6 +178,8 @@ function tableCard(panel) {
       "Dashed mark and × limit: a lower bound that no scheduler can beat. Worst user: completion times of the user who " +
       "fared worst over the run times. Comm.: share of run time that waits for communication. Bold: best of a column. Click a heading to sort.",
     sortableTable("Table of figures", panel, [POLICY, knows, first, scale, ratio, ...others]),
+    ...panel.policies.filter((line) => line.not_comparable)
+      .map((line) => make("p", { class: "sub" }, `* ${line.policy}: ${line.not_comparable}`)),
   );
 }
 
@@ -342,7 +350,7 @@ function overview() {
     return mean === null ? null : [asTime(mean), bound === null ? "" : `${asFactor(bound)} ×`];
   };
   const ratio = (line) => {
-    if (!line.ratio) return null;
+    if (!line.ratio) return line.not_comparable ? ["–*", ""] : null;
     const [mean, interval] = line.ratio;
     return [asFactor(mean), interval ? `[${interval.map(asFactor).join(", ")}]` : ""];
   };

@@ -14,12 +14,12 @@ Methods, constants and checks: docs/simulator/links.md.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import combinations
 from math import inf
 
 from roost_engine.domain.topology import LinkMatrix
 from roost_sim.worlds.links.link_constants import Generation, generation_of
 from roost_sim.worlds.links.rings import MOST_GPUS, Lanes, chain_count, has_ring, ring_count
+from roost_sim.worlds.links.set_search import FoundSet, fastest, slowest
 
 # NCCL counts a tree inside one node as 0.92 of its lanes (its tuning, releases 2.5 to 2.28).
 _TREE_FRAC = 0.92
@@ -40,7 +40,7 @@ class LinkBandwidth:
     has_trees: bool = True
     _known: dict[tuple[int, ...], float] = field(default_factory=dict)
     _on_nvlink: dict[tuple[int, ...], bool] = field(default_factory=dict)
-    _best: dict[int, float] = field(default_factory=dict)
+    _fastest: dict[int, FoundSet] = field(default_factory=dict)
     _by_matrix: dict[object, float] = field(default_factory=dict)
 
     @classmethod
@@ -72,13 +72,27 @@ class LinkBandwidth:
         return self._known[gpus]
 
     def best_bytes_per_s(self, gpu_count: int) -> float:
-        """Return the bandwidth of the best set of so many GPUs of an idle node."""
-        if gpu_count not in self._best:
-            sets = combinations(
-                range(gpu_count if self.is_switched else self.links.gpu_count), gpu_count
+        """Return the bandwidth of the best set of so many GPUs of an idle node; see `fastest`."""
+        return self.fastest(gpu_count).value
+
+    def fastest(self, gpu_count: int) -> FoundSet:
+        """Return the set of so many GPUs with the highest bandwidth, in bytes per second.
+
+        Where more than set_search.ALL_SETS sets are possible, the best of the promising ones.
+        """
+        if gpu_count not in self._fastest:
+            self._fastest[gpu_count] = fastest(
+                self._choice(gpu_count), gpu_count, self._of_matrix, self.most
             )
-            self._best[gpu_count] = max(map(self._of_matrix, sets))
-        return self._best[gpu_count]
+        return self._fastest[gpu_count]
+
+    def slowest(self, gpu_count: int) -> FoundSet:
+        """Return the set of so many GPUs with the lowest bandwidth; likewise."""
+        return slowest(self._choice(gpu_count), gpu_count, self._of_matrix, self.least, self.most)
+
+    def _choice(self, gpu_count: int) -> int:
+        """Return of how many GPUs sets are chosen: behind a switch all sets are equal."""
+        return gpu_count if self.is_switched else self.links.gpu_count
 
     def stretch(self, gpu_indices: Sequence[int], limit_bytes_per_s: float = inf) -> float:
         """Return how many times longer a set takes than the best set of its size, 1 or more.
@@ -135,6 +149,32 @@ class LinkBandwidth:
             if has_ring([[width >= least for width in row] for row in widths]):
                 return least
         return inf
+
+    def most(self, gpus: tuple[int, ...]) -> float:
+        """Return a bandwidth that the set does not exceed, found without a search.
+
+        A ring takes two links of every GPU, so no more than the second widest of each. Rings and
+        chains over NVLink take lanes of every GPU, and a chain one less than there are GPUs.
+        """
+        count = len(gpus)
+        if self.is_switched or count <= 2:
+            return self._of_matrix(gpus)
+        others = [[b for b in gpus if b != a] for a in gpus]
+        widths = (
+            sorted(self._width(a, b) for b in near)[-2]
+            for a, near in zip(gpus, others, strict=True)
+        )
+        any_ring = min(widths)
+        if count > MOST_GPUS:
+            return any_ring
+        lanes = [sum(self._lanes(a, b) for b in near) for a, near in zip(gpus, others, strict=True)]
+        chains = min(min(lanes), sum(lanes) / 2 / (count - 1)) * 2 * (count - 1) / count
+        lane_count = max(min(lanes), _TREE_FRAC * chains)
+        return max(any_ring, lane_count * self.generation.lane_bytes_per_s)
+
+    def least(self, gpus: tuple[int, ...]) -> float:
+        """Return a bandwidth that the set has at least: any ring has that of the narrowest pair."""
+        return min(self._width(a, b) for a in gpus for b in gpus if a != b)
 
     def _lanes(self, a: int, b: int) -> int:
         link = self.links.links[a][b]

@@ -18,6 +18,7 @@ Lanes: TypeAlias = tuple[tuple[int, ...], ...]  # [gpu, gpu]: lanes between two;
 
 MOST_GPUS = 8  # more are behind a switch wherever all have NVLink; orders of 9 would be too many
 _MOST_STEPS = 4_000
+_MOST_LOOKS = 60_000  # at tours, in all steps together; sets of a DGX-1V take 48,310 at most
 _HALVES = 2
 
 _Tour: TypeAlias = tuple[int, ...]  # indices of the edges that it uses
@@ -111,7 +112,7 @@ class _Packing:
 
     def __init__(self, tours: Sequence[_Tour], spare: list[int], bound: int) -> None:
         self._tours, self._spare, self._bound = tours, spare, bound
-        self._steps, self._most = _MOST_STEPS, 0
+        self._steps, self._looks, self._most = _MOST_STEPS, _MOST_LOOKS, 0
 
     def best(self) -> int:
         """Return the most tours found."""
@@ -120,12 +121,15 @@ class _Packing:
 
     def _search(self, packed: int, open_: list[int]) -> None:
         self._most = max(self._most, packed)
+        self._looks -= len(open_)
         open_ = [tour for tour in open_ if all(self._spare[edge] for edge in self._tours[tour])]
         # The tour that leaves most is first: it uses the edges of which most is spare.
         open_.sort(key=lambda tour: (-min(self._spare[edge] for edge in self._tours[tour]), tour))
         for position, tour in enumerate(open_):
             self._steps -= 1
             if self._most >= self._bound or self._steps < 0:
+                return
+            if position and self._looks < 0:  # the first way down is gone to its end
                 return
             for edge in self._tours[tour]:
                 self._spare[edge] -= 1

@@ -18,7 +18,7 @@ def started(path: Path) -> tuple[DaemonState, InterferenceKeeper, Engine]:
     clock, engine = ManualClock(0.0), running("1", "2")
     board = ProbeBoard(clock.now_s, lambda event: None)
     state = DaemonState(version="1", clock=clock, config=Config(), engine=engine, board=board)
-    return state, InterferenceKeeper(state, path), engine
+    return state, InterferenceKeeper(clock, state.progress, path), engine
 
 
 def slow_down(state: DaemonState, engine: Engine) -> None:

@@ -12,7 +12,7 @@ from roost_engine.scoring.heuristic import HeuristicScore
 from roost_engine.sharing.pairs import PairSpeed, SharingConfig
 from roost_engine.testing.builders import job, share
 from roostd.app.observation.neighbour_losses import lost_frac
-from roostd.telemetry.progress import Expected
+from roostd.telemetry.speed_source import Expected
 
 SHARING = SharingConfig(pairs=(PairSpeed("a", "a", 0.9),))
 

@@ -29,7 +29,7 @@ from roostd.ops.metrics import Metrics
 from roostd.state import DaemonState, Owner
 from roostd.telemetry.board import ProbeBoard
 from roostd.telemetry.probe_messages import read_hello
-from roostd.telemetry.progress import Expected
+from roostd.telemetry.speed_source import Expected
 from roostd.telemetry.waste import KINDS, Seconds
 
 TRAINER = JobId("1")

@@ -55,6 +55,27 @@ def test_the_worst_and_the_best_known_can_be_asked_for(served: Served) -> None:
     assert (len(found.rows), len(found.kinds), found.row_count) == (1, 1, 3)
 
 
+def test_what_activity_suggests_is_marked_and_wide(served: Served) -> None:
+    learn(served)
+    activity = served.state.activity
+    activity.use_model("onnx:1")
+    beside = [("1002 foe", "nic")]
+    for _ in range(30):
+        activity.table.learn("1003 gpt", beside, 0.1, 0.3, 0.4, weight=activity.weight)
+    assert not any(row.from_activity for row in response(served.state, 0).rows)  # off
+    config = served.state.config
+    telemetry = config.telemetry.model_copy(update={"activity_speed": True})
+    served.state.config = config.model_copy(update={"telemetry": telemetry})
+    found = response(served.state, 0)
+    assert (found.row_count, found.kind_count) == (4, 3)
+    (row,) = [row for row in found.rows if row.from_activity]
+    assert row.job_name == "gpt"
+    assert row.report_count == pytest.approx(30)
+    assert row.error >= activity.error_floor
+    assert found.kinds[-1].from_activity
+    assert not found.kinds[0].from_activity
+
+
 def test_pairs_on_shared_gpus_that_runs_corrected(served: Served) -> None:
     assert not response(served.state, 0).shared_pairs
     pair = PairSpeed("lm", "lm", 0.9, spread=0.02)

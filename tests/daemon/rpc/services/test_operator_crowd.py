@@ -16,6 +16,7 @@ from roostd.ops import slices
 from roostd.rpc.errors import Context
 from roostd.rpc.messages import jobs
 from roostd.rpc.services.operator import OperatorService
+from roostd.state import BeyondSlurm
 
 JOB_COUNT = 60
 OWN_COUNT = 3
@@ -61,10 +62,21 @@ def turns_counted() -> Iterator[list[int]]:
 
 
 def all_jobs(service: OperatorService) -> Awaitable[pb.ListJobsResponse]:
-    return service.ListJobs(pb.ListJobsRequest(), NO_CONTEXT)
+    return service.ListJobs(pb.ListJobsRequest(), CALL)
 
 
-NO_CONTEXT: Context = None  # type: ignore[assignment]
+class Call:
+    """The context of a call by a user."""
+
+    def __init__(self, uid: int) -> None:
+        self._peer = f"unix-abstract:roostd-{0:016x}-uid-{uid}-pid-1"
+
+    def peer(self) -> str:
+        return self._peer
+
+
+CALL: Context = Call(OWNER)  # type: ignore[assignment]
+OTHER_CALL: Context = Call(7)  # type: ignore[assignment]
 
 
 async def test_other_tasks_run_between_any_two_jobs(
@@ -77,10 +89,10 @@ async def test_other_tasks_run_between_any_two_jobs(
         assert turns[0] >= JOB_COUNT
     assert len(listed.jobs) == JOB_COUNT
     with turns_counted() as turns:
-        etas = await service.GetEta(pb.GetEtaRequest(), NO_CONTEXT)
+        etas = await service.GetEta(pb.GetEtaRequest(), CALL)
         assert turns[0] >= len(etas.etas) == JOB_COUNT - 1
     with turns_counted() as turns:
-        await service.ListNodes(pb.ListNodesRequest(), NO_CONTEXT)
+        await service.ListNodes(pb.ListNodesRequest(), CALL)
         assert turns[0] >= 1
 
 
@@ -95,7 +107,7 @@ async def test_answers_do_not_meet_in_a_turn(
         assert turns[0] >= 3 * JOB_COUNT
     with turns_counted() as turns:
         asked = pb.ExplainJobRequest(job_id="9")
-        await asyncio.gather(*(service.ExplainJob(asked, NO_CONTEXT) for _ in range(5)))
+        await asyncio.gather(*(service.ExplainJob(asked, CALL) for _ in range(5)))
         assert turns[0] >= 5
 
 
@@ -106,10 +118,33 @@ async def test_the_status_does_not_wait_for_the_lists_of_others(
     service = OperatorService(crowd.state)
     lists = asyncio.gather(*(all_jobs(service) for _ in range(5)))
     await asyncio.sleep(0)
-    status = await service.GetStatus(pb.GetStatusRequest(), NO_CONTEXT)
+    status = await service.GetStatus(pb.GetStatusRequest(), CALL)
     assert status.waiting_job_count == JOB_COUNT - 1
     assert not lists.done()
     await lists
+
+
+async def test_the_list_of_another_user_waits_for_one_of_a_crowd(crowd: Served) -> None:
+    service, answered = OperatorService(crowd.state), list[Context]()
+
+    async def ask(call: Context) -> None:
+        await service.ListJobs(pb.ListJobsRequest(), call)
+        answered.append(call)
+
+    await asyncio.gather(*(ask(CALL) for _ in range(9)), ask(OTHER_CALL))
+    assert answered.index(OTHER_CALL) <= 2
+
+
+async def test_the_status_names_no_job_of_another_user(crowd: Served) -> None:
+    async def named(service: OperatorService) -> str:
+        status = await service.GetStatus(pb.GetStatusRequest(), CALL)
+        return status.longest_beyond_slurm_job_id
+
+    own, every = OperatorService(crowd.state, OwnJobs()), OperatorService(crowd.state)
+    for job_id, seen in (("1", "1"), ("9", "")):
+        crowd.state.beyond_slurm = BeyondSlurm(longest_s=34.0, job_id=JobId(job_id))
+        assert await named(own) == seen
+        assert await named(every) == job_id
 
 
 async def test_whose_a_job_is_costs_no_look_at_the_queue(
@@ -126,7 +161,7 @@ async def test_whose_a_job_is_costs_no_look_at_the_queue(
     monkeypatch.setattr(jobs, "_recorded_job", count)
     service = OperatorService(crowd.state, OwnJobs())
 
-    etas = await service.GetEta(pb.GetEtaRequest(), NO_CONTEXT)
+    etas = await service.GetEta(pb.GetEtaRequest(), CALL)
     assert {one.job_id for one in etas.etas} == {"1", "2"}
     assert built == []
     listed = await all_jobs(service)
@@ -146,4 +181,4 @@ async def test_jobs_may_come_and_go_while_they_are_listed(
             crowd.feed(JobEnded(at_s=100.0, job_id=JobId(str(number - 50))))
             await asyncio.sleep(0)
 
-    await asyncio.gather(all_jobs(service), service.GetEta(pb.GetEtaRequest(), NO_CONTEXT), churn())
+    await asyncio.gather(all_jobs(service), service.GetEta(pb.GetEtaRequest(), CALL), churn())

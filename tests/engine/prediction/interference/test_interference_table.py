@@ -87,3 +87,18 @@ def test_a_kind_that_changes_is_learned_again() -> None:
     for _ in range(60):
         table.observe("1 lm", BESIDE, 0.1, 0.2, math.exp(-0.1))
     assert residual_of(table, "1 lm") < 0.25
+
+
+def test_an_observation_of_a_tenth_counts_as_a_tenth_of_a_report() -> None:
+    whole, tenths = InterferenceTable(), InterferenceTable()
+    whole.learn("1 lm", [("2 foe", "nic")], 0.1, 0.3, 0.4)
+    tenths.learn("1 lm", [("2 foe", "nic")], 0.1, 0.3, 0.4, weight=0.1)
+    assert whole.kinds()["1 lm"].mean == pytest.approx(0.3 / 3.0)
+    found = tenths.kinds()["1 lm"]
+    assert found.mean == pytest.approx(0.03 / 2.1)
+    assert found.count == 0.1
+    assert found.total == pytest.approx(0.03)
+    assert found.square == pytest.approx(0.009)
+    for _ in range(1_000):
+        tenths.learn("1 lm", [], 0.1, 0.3, 0.4, weight=0.1)
+    assert tenths.kinds()["1 lm"].count == pytest.approx(50.0, abs=0.1)

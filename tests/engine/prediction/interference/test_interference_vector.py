@@ -12,6 +12,7 @@ from roost_engine.prediction.interference.interference_vector import (
     VECTOR_COLUMNS,
     WIDTH,
     fraction,
+    variation,
     vector,
 )
 
@@ -49,3 +50,27 @@ def test_quantities_without_a_limit_saturate() -> None:
 def test_an_unknown_quantity_is_refused() -> None:
     with pytest.raises(KeyError):
         vector({"humidity": 0.5})
+
+
+def test_variations_have_columns_of_their_own() -> None:
+    found = vector({"power": 0.5, "power_variation": 0.25, "clock_variation": NAN})
+    assert found[COLUMN["power_mean"]] == 0.5
+    assert found[COLUMN["power_variation"]] == 0.25
+    assert found[MASK].sum() == 2.0
+
+
+@pytest.mark.parametrize(
+    ("mean", "square", "expected"),
+    [
+        (2.0, 4.0, 0.0),
+        (2.0, 5.0, 1 / 3),  # deviation 1, half of the mean: 0.5 / 1.5
+        (2.0, 3.9999999, 0.0),  # rounding
+    ],
+)
+def test_variation_of_known_values(mean: float, square: float, expected: float) -> None:
+    assert variation(mean, square) == pytest.approx(expected)
+
+
+def test_a_mean_of_zero_has_no_variation() -> None:
+    assert np.isnan(variation(0.0, 0.0))
+    assert np.isnan(variation(NAN, NAN))

@@ -9,7 +9,8 @@ from roost_sim.catalogue.compositions import find_policy
 from roost_sim.catalogue.gates import GATES, gate_part
 from roost_sim.errors import SimError
 from roost_sim.information.policy_information import PolicyInformation
-from roost_sim.policies.gate.delay_gates import delay_config, name_of, parse_numbers
+from roost_sim.policies.gate.delay_gates import delay_config, name_of
+from roost_sim.policies.part_numbers import parse_numbers
 
 NOTHING = PolicyInformation(work_s={}, seed=0)
 

@@ -1,8 +1,9 @@
 """Link bandwidth: sets of GPUs of known nodes."""
 
-from itertools import combinations
+from itertools import combinations, islice
 from math import inf
 
+import numpy as np
 import pytest
 
 from roost_engine.domain.topology import Level, Link, LinkMatrix
@@ -79,6 +80,45 @@ def test_no_set_beats_the_best_of_its_size(shape: str) -> None:
         ]
         assert max(found) == kind.best_bytes_per_s(count)
         assert min(found) > 0
+
+
+def irregular(gpu_count: int) -> LinkMatrix:
+    """A node in two halves, whose pairs have no, one or two lanes without any pattern."""
+    lanes = np.random.default_rng(1).choice([0, 0, 1, 1, 2], (gpu_count, gpu_count)).tolist()
+    half = gpu_count / 2
+
+    def link(a: int, b: int) -> Link | None:
+        level = Level.NUMA_NODE if (a < half) == (b < half) else Level.SYSTEM
+        return None if a == b else Link(level, lanes[min(a, b)][max(a, b)])
+
+    rows = [tuple(link(a, b) for b in range(gpu_count)) for a in range(gpu_count)]
+    return LinkMatrix(tuple(rows))
+
+
+@pytest.mark.parametrize("count", [2, 3, 5, 6])
+def test_the_search_among_many_sets_finds_what_all_sets_show(count: int) -> None:
+    kind = LinkBandwidth(irregular(10), VOLTA)
+    values = [kind.bytes_per_s(gpus) for gpus in combinations(range(10), count)]
+    best, worst = kind.fastest(count), kind.slowest(count)
+    assert (best.value, worst.value) == (max(values), min(values))
+    assert kind.bytes_per_s(best.gpus) == best.value
+    assert kind.bytes_per_s(worst.gpus) == worst.value
+
+
+@pytest.mark.parametrize("shape", ["pcie8", "bridges8", "cube8", "a100x4", "a100x8"])
+def test_bounds_hold_for_every_set(shape: str) -> None:
+    kind = node(shape)
+    for count in range(2, kind.links.gpu_count + 1):
+        for gpus in combinations(range(kind.links.gpu_count), count):
+            assert kind.least(gpus) <= kind.bytes_per_s(gpus) <= kind.most(gpus) * (1 + 1e-9)
+
+
+def test_of_very_many_sets_the_promising_ones_are_searched() -> None:
+    kind = LinkBandwidth(irregular(16), VOLTA)
+    best = kind.fastest(6)
+    others = islice(combinations(range(16), 6), 0, None, 40)
+    assert best.value >= max(kind.bytes_per_s(gpus) for gpus in others)
+    assert best.is_exact
 
 
 def test_what_uses_nvlink_alone() -> None:
