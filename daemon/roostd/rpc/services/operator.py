@@ -37,7 +37,7 @@ class OperatorService(pb_grpc.OperatorServicer):
         async with self._statuses.begin():
             found = daemon_status.status(self._state)
         job_id, owner = JobId(found.longest_beyond_slurm_job_id), self._access.only_owner(context)
-        if owner is not None and jobs.user_of(self._state, job_id) != owner:
+        if owner is not None and self._state.user_of(job_id) != owner:
             found.longest_beyond_slurm_job_id = ""
         if is_silent:
             found.slurm_fault = found.slurm_fault or "slurmctld did not answer within seconds"

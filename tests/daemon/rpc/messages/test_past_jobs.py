@@ -20,6 +20,13 @@ from roostd.rpc.services.operator import OperatorService
 ONE = JobId("1")
 
 
+class Call:
+    """A call by TCP: of no known user."""
+
+    def peer(self) -> str:
+        return "ipv4:127.0.0.1:4711"
+
+
 async def test_a_job_is_explained_after_the_engine_has_forgotten_it(tmp_path: Path) -> None:
     parts = Parts("n1")
     state = parts.state
@@ -41,7 +48,7 @@ async def test_a_job_is_explained_after_the_engine_has_forgotten_it(tmp_path: Pa
         told = await past_explanation(state, ONE)
         assert told is not None
         asked = pb.ExplainJobRequest(job_id="1")
-        service, context = OperatorService(state), None
+        service, context = OperatorService(state), Call()
         assert await service.ExplainJob(asked, context) == told  # type: ignore[arg-type]
         again = await service.GetJob(pb.GetJobRequest(job_id="1"), context)  # type: ignore[arg-type]
         assert again == told.job
