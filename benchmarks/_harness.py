@@ -105,6 +105,16 @@ def percentile(values: Sequence[float], percent: float) -> float:
     return float(np.percentile(values, percent))
 
 
+def peak_rss_mb() -> float:
+    """Return the most memory that this process has held, in MiB.
+
+    Not getrusage's: that counts the process which started this one, too.
+    """
+    status = Path("/proc/self/status").read_text(encoding="utf-8")
+    peak_kib = int(status.split("VmHWM:")[1].split()[0])
+    return round(peak_kib / 1024, 1)
+
+
 def _whole(text: str, least: int) -> int:
     if not (text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS):
         raise argparse.ArgumentTypeError(f"{text}: want a whole number, {least} or more")

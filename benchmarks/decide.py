@@ -16,7 +16,6 @@ one sort key, prediction included. These are CPU time, the others are wall time.
 """
 
 import argparse
-import resource
 import sys
 import time
 from collections import Counter
@@ -84,7 +83,7 @@ def main() -> int:
     figures |= _queue_passes(options.nodes, options.waiting, min(options.runs, 1000))
     figures |= predictions(options.runs)
     figures |= order_events(options.nodes, options.waiting, min(options.runs, 1000))
-    figures["rss_mb"] = round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1)
+    figures["rss_mb"] = _harness.peak_rss_mb()
     _harness.report(figures, as_json=options.json)
     return 0
 

@@ -247,7 +247,7 @@ def _text(name: str, model: HistoryModel) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("trace", type=Path, help="with users")
-    parser.add_argument("--rounds", type=_harness.whole, default=200, help="of the search")
+    parser.add_argument("--rounds", type=_harness.whole_or_0, default=200, help="of the search")
     arguments = parser.parse_args()
     trace = load_trace(arguments.trace).trace
     fitted = search(trace, counted(trace), arguments.rounds, np.random.default_rng(0))

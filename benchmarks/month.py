@@ -7,7 +7,6 @@ figures; making or reading the trace is not counted.
 """
 
 import argparse
-import resource
 import sys
 import time
 from pathlib import Path
@@ -55,7 +54,7 @@ def main() -> int:
         "jobs": len(trace),
         "gpus": cluster.gpu_count,
         "load": options.load,
-        "rss_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1),
+        "rss_mb": _harness.peak_rss_mb(),
         "runs": runs,
     }
     _harness.report(figures, as_json=options.json)

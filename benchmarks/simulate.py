@@ -6,7 +6,6 @@ are those of the simulation and its figures; making or reading the trace is not 
 """
 
 import argparse
-import resource
 import sys
 from pathlib import Path
 
@@ -48,7 +47,7 @@ def main() -> int:
         "jobs": len(trace),
         "seconds": round(report.wall_s, 3),
         "jobs_per_s": round(len(trace) / report.wall_s, 1),
-        "rss_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1),
+        "rss_mb": _harness.peak_rss_mb(),
         "events": report.outcome.event_count,
         "completed": report.metrics.completed,
         "avg_queue_s": report.metrics.avg_queue_s,

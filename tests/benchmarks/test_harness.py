@@ -69,3 +69,12 @@ with contextlib.ExitStack() as stack:
         process.send_signal(sign)
         assert process.communicate(timeout=120)[0] == "stopped\n"
     assert process.returncode == 128 + sign
+
+
+def test_the_peak_of_memory_is_that_of_the_process_alone() -> None:
+    ballast = bytearray(b"1") * (300 * 2**20)  # getrusage would count it for the child, too
+    program = "import _harness; print(_harness.peak_rss_mb())"
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=BENCHMARKS, capture_output=True, text=True, check=True
+    )
+    assert 5.0 < float(done.stdout) < len(ballast) / 2**20
