@@ -8,13 +8,13 @@ seconds later. A user has a typical run time, and a job's name says by how much 
 it. `mixed` tells neither users nor limits. Used by docs/results/order.md.
 """
 
-import csv
 from dataclasses import dataclass
 from math import ceil, log
 from pathlib import Path
 
 import click
 import numpy as np
+from _trace_file import write_trace
 
 _REPEATED_FRAC, _REPEAT_GAP_S, _GAP_S = 0.3, 10.0, 600.0
 _DAY_S, _WORK_HOURS, _BUSY, _CALM = 86_400.0, (9.0, 19.0), 0.4, 1.6  # factors of the gap
@@ -78,11 +78,7 @@ def rows_of(world: World, seed: int) -> list[tuple[object, ...]]:
 @click.option("-o", "out", type=click.Path(path_type=Path, dir_okay=False), required=True)
 def main(world: str, seed: int, out: Path) -> None:
     """Write a trace as CSV."""
-    with out.open("w", newline="") as file:
-        writer = csv.writer(file)
-        names = ("submit_s", "duration_s", "num_gpus", "user", "job_name", "time_limit_s")
-        writer.writerow(names)
-        writer.writerows(rows_of(WORLDS[world], seed))
+    write_trace(out, rows_of(WORLDS[world], seed))
 
 
 if __name__ == "__main__":

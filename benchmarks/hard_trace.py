@@ -8,7 +8,6 @@ seconds to two days, and differ least in `assorted`. `equal` has one time limit 
 `arrays` has 60 jobs at a time, and `blink` has jobs of 10 s. Used by docs/results/order.md.
 """
 
-import csv
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import log
@@ -16,6 +15,7 @@ from pathlib import Path
 
 import click
 import numpy as np
+from _trace_file import write_trace
 
 _SHORTEST_S, _LONGEST_S, _JOB_COUNT, _GAP_S = 10.0, 172_800.0, 900, 60.0
 _ARRAY_FRAC, _ZIPF, _NAME_COUNT, _OF_ONE_ARRAY_SIGMA = 0.8, 1.5, 4, 0.3
@@ -85,11 +85,7 @@ def rows_of(name: str, seed: int) -> list[tuple[object, ...]]:
 @click.option("-o", "out", type=click.Path(path_type=Path, dir_okay=False), required=True)
 def main(world: str, seed: int, out: Path) -> None:
     """Write a trace as CSV."""
-    with out.open("w", newline="") as file:
-        writer = csv.writer(file)
-        names = ("submit_s", "duration_s", "num_gpus", "user", "job_name", "time_limit_s")
-        writer.writerow(names)
-        writer.writerows(rows_of(world, seed))
+    write_trace(out, rows_of(world, seed))
 
 
 if __name__ == "__main__":

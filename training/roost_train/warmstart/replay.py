@@ -36,6 +36,14 @@ class Replay:
         """The imitation's mean completion time over the teacher's."""
         return self.imitation_avg_jct_s / self.teacher_avg_jct_s
 
+    def figures(self) -> dict[str, object]:
+        """Return the mean completion times and their ratio, by name."""
+        return {
+            "teacher_avg_jct_s": self.teacher_avg_jct_s,
+            "imitation_avg_jct_s": self.imitation_avg_jct_s,
+            "ratio": self.ratio,
+        }
+
 
 def jobs_of(trace: Trace, cluster: ClusterSpec, teacher: Composition) -> list[Arrival]:
     """Return the jobs as a policy's simulation gets them."""

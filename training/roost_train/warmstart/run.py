@@ -82,12 +82,8 @@ def warm_start(
     }
     if taught is not None:
         student = imitation_of(policy, load_onnx_order(path, lambda: 0.0))
-        replay = compare(taught, run_policy(trace, cluster, student, seed), held_out_s)
-        found |= {
-            "teacher_avg_jct_s": replay.teacher_avg_jct_s,
-            "imitation_avg_jct_s": replay.imitation_avg_jct_s,
-            "ratio": replay.ratio,
-        }
+        imitated = run_policy(trace, cluster, student, seed)
+        found |= compare(taught, imitated, held_out_s).figures()
     return found
 
 
