@@ -164,3 +164,16 @@ def test_restoring_an_empty_state_forgets_everything() -> None:
     assert known.state().history == PredictorsState().history
     assert known.state().speed.seen == ()
     assert known.speed.estimate(bert().spec) == predictors().speed.estimate(bert().spec)
+
+
+def test_trust_in_what_is_left_comes_through_a_restart() -> None:
+    known = Predictors()
+    for number in range(104):
+        known.skill.expect(JobId(str(number)), float(number))
+        known.skill.end(JobId(str(number)), float(number))
+    fresh = Predictors()
+    assert not fresh.service_left.is_trusted()
+    fresh.restore(known.state())
+    assert fresh.service_left.is_trusted()
+    always = Predictors(earned_trust=False)
+    assert always.service_left.is_trusted()

@@ -26,10 +26,12 @@ from roost_engine.preemption.rules import (
     DisplaceBy,
     KnownLeftMovesConfig,
     LasMovesConfig,
+    LearnedMovesConfig,
     Leases,
     LeasesConfig,
     known_left_moves,
     las_moves,
+    learned_moves,
     leases,
     next_round_s,
     widest_first,
@@ -70,6 +72,18 @@ def test_rules_have_the_names_that_operators_configure() -> None:
     known = known_left_moves(KnownLeftMovesConfig(), Predictors().known_left)
     assert name_of(known) == "known-left-moves"
     assert known.serves_deferred
+
+
+@pytest.mark.parametrize(("earned_trust", "lease_s"), [(True, 1_800.0), (False, 360.0)])
+def test_by_what_is_left_leases_are_as_long_as_by_attained_service_until_trust_is_earned(
+    earned_trust: bool, lease_s: float
+) -> None:
+    left = Predictors(earned_trust=earned_trust).service_left
+    rule = learned_moves(LearnedMovesConfig(), left)
+    assert rule.lease_s(ran("1", 10.0)) == rule.displacement.lease_s == lease_s
+    assert rule.review_s(10.0) == lease_s
+    patient = learned_moves(LearnedMovesConfig(lease_s=7_200.0), left)
+    assert patient.lease_s(ran("1", 10.0)) == 7_200.0
 
 
 def test_by_what_is_known_a_job_near_its_end_stays_and_one_far_from_it_goes() -> None:
