@@ -1,4 +1,4 @@
-"""Whether hooks and scripts on this machine are those of the installed Roost, or of an older one."""
+"""Whether hooks and scripts on this machine are of the installed Roost, or of an older one."""
 
 import re
 from collections.abc import Iterator
