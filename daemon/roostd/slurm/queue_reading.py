@@ -157,7 +157,7 @@ class _Reading:
             # Its slurmctld is elsewhere, and wakes the other roostd: here each start takes a poll.
             self._unmanaged[job_id] = STEERED_BY_ANOTHER
             return
-        if self._is_opened(job):
+        if self._is_opened(job, job_id):
             self._unmanaged[job_id] = OPENED
             return
         known = self._unchanged(job, job_id)
@@ -191,10 +191,20 @@ class _Reading:
         spec = self._with_steady_facts(spec)
         self._waiting[job_id] = self._with_precedence(spec, job)
 
-    def _is_opened(self, job: QueuedJob) -> bool:
+    def _is_opened(self, job: QueuedJob, job_id: JobId) -> bool:
+        """Whether Slurm may start a job; not one that was edited meanwhile, and no longer is so."""
+        if job.submission_number not in self._site.opened or job_id in self._forgotten_on:
+            return False
         if job.priority == 0 or job.restart_count or is_pinned_comment(job.admin_comment):
             return False
-        return job.submission_number in self._site.opened
+        number = job.number
+        if number not in self._reads:
+            self._reads[number] = self._read_from(job)
+        was_opened = self._before.unmanaged.get(job_id) == OPENED
+        if was_opened and self._reads[number] is self._before.reads.get(number):
+            return True
+        spec = self._read(job, job_id)
+        return isinstance(spec, JobSpec) and spec.binding and has_one_gpu(spec)
 
     def _read(self, job: QueuedJob, job_id: JobId) -> JobSpec | Unmanaged:
         """Read a job; of the tasks of an array's record, which differ in their id alone, the first.
@@ -368,6 +378,12 @@ class _Reading:
         if before is not None and self._lives.is_same(spec.job_id):
             return replace(spec, submit_s=before.submit_s)
         return spec if spec.submit_s <= self._at_s else replace(spec, submit_s=self._at_s)
+
+
+def has_one_gpu(spec: JobSpec) -> bool:
+    """Return whether a job has one GPU, to itself, and no preference among GPUs."""
+    has_one = all(shape.gpu_count == 1 for shape in spec.shapes)
+    return has_one and not (spec.shares_gpus or spec.fixed_indices or spec.preempts)
 
 
 def _bound_by(job: QueuedJob) -> tuple[object, ...]:
