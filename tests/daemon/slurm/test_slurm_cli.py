@@ -16,10 +16,12 @@ from roost_engine.domain.errors import SlurmRefused, SlurmTimeout
 from roost_engine.domain.model import JobId, NodeName
 from roost_slurm.testing.cluster_plan import ClusterPlan
 from roost_slurm.testing.site_plan import PowerSavingPlan
+from roost_slurm.text import commands as argvs
 from roost_slurm.text.commands import Argv
 from roost_slurm.text.scontrol import parse_jobs
 from roostd.slurm import command, slurm_cli
 from roostd.slurm.port import JobNotWaiting, NodeClosed, NotDue
+from roostd.slurm.queue import with_whole_records
 from roostd.slurm.request import check_due
 from roostd.slurm.slurm_cli import SlurmCli
 
@@ -389,9 +391,9 @@ async def test_each_step_of_a_renewal_has_a_turn_of_its_own(
         return run
 
     monkeypatch.setattr(port._ended_leases, "without", noted(port._ended_leases.without))
-    monkeypatch.setattr(slurm_cli, "with_whole_records", noted(slurm_cli.with_whole_records))
+    monkeypatch.setattr(slurm_cli, "with_whole_records", noted(with_whole_records))
     monkeypatch.setattr(command, "_by_call", noted(command._by_call))
-    monkeypatch.setattr(slurm_cli.commands, "renew", noted(slurm_cli.commands.renew))
+    monkeypatch.setattr(argvs, "renew", noted(argvs.renew))
     counting = asyncio.create_task(count_turns())
     await port.renew([JobId(f"7_{task}") for task in range(100)], 60)
     counting.cancel()
