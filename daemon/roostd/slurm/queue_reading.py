@@ -9,9 +9,18 @@ from operator import attrgetter
 
 from roost_engine.domain.model import JobId, JobSpec, NodeName
 from roost_slurm.text.squeue import QueuedJob, SlurmJobState
+from roost_slurm.text.stamp import LEASE
 from roostd.slurm.array_limits import ArrayLimits
 from roostd.slurm.held_gpus import HeldGpus
-from roostd.slurm.jobs import NO_GPUS, NO_LEASE, RELEASED, JobReader, Unmanaged
+from roostd.slurm.jobs import (
+    NO_GPUS,
+    NO_LEASE,
+    RELEASED,
+    STEERED_BY_ANOTHER,
+    JobReader,
+    Unmanaged,
+    is_steered_by_another,
+)
 from roostd.slurm.limits import LONGEST_REASON
 from roostd.slurm.lives import Lives, life_of
 from roostd.slurm.port import QueueSnapshot
@@ -93,6 +102,7 @@ class _Reading:
         self._outside_kinds: dict[str, NodeKinds] = {}  # by partition
         self._may_reuse = not before.held_back.refusals and self._rules.binds_like(before.rules)
         self._arrays = ArrayLimits(snapshot)
+        self._is_displaced = is_steered_by_another(snapshot.jobs)
         self._users_of_nodes = users_of_nodes(
             snapshot.jobs, snapshot.details, site.rules.nodes, site.rules.partitions
         )
@@ -142,6 +152,10 @@ class _Reading:
             self._numbers[job.number] = job_id
         if job_id in self._site.handed_over:
             self._unmanaged[job_id] = self._site.handed_over[job_id][:LONGEST_REASON]
+            return
+        if self._is_displaced and job.admin_comment.startswith(LEASE):
+            # Its slurmctld is elsewhere, and wakes the other roostd: here each start takes a poll.
+            self._unmanaged[job_id] = STEERED_BY_ANOTHER
             return
         if self._is_opened(job, job_id):
             self._unmanaged[job_id] = OPENED
