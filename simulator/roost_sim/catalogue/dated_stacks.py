@@ -2,9 +2,10 @@
 
 They are the stacks before docs/results/networks.md, before `roost` had longer leases, before the
 learned order trusted predictions only as far as they proved right, before jobs waited for common
-shapes only and few runs were no proof (docs/results/order.md), before `default` waited for closer
-GPUs and stopped no job, and while simulated jobs waited for tight shapes without end
-(docs/results/default.md). What they decide must not change: tests/engine/test_decisions.py.
+shapes only and few runs were no proof, before `roost-learned` lost trust in predictions that prove
+wrong (docs/results/order.md), before `default` waited for closer GPUs and stopped no job, and while
+simulated jobs waited for tight shapes without end (docs/results/default.md). What they decide must
+not change: tests/engine/test_decisions.py.
 Page: docs/stacks.md.
 """
 

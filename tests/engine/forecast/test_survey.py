@@ -15,7 +15,6 @@ from roost_engine.forecast.survey import survey
 from roost_engine.plugins.plugins import Plugins
 from roost_engine.plugins.stacks import OrderKind, PlacementKind
 from roost_engine.preemption.rules import LasMovesConfig, LearnedMovesConfig
-from roost_engine.queue.learned_order import LearnedOrderConfig
 from roost_engine.scoring.heuristic import HeuristicScore
 from roost_engine.testing.builders import job, node, shape, share
 
@@ -150,27 +149,8 @@ def test_where_jobs_displace_others_the_values_of_the_order_come_along() -> None
     assert found.wishes[waits.wish].may_displace
 
 
-@pytest.mark.parametrize("earned_trust", [True, False])
-def test_expected_values_grow_as_attained_service_does_until_trust_is_earned(
-    earned_trust: bool,
-) -> None:
-    plugins = Plugins(
-        order=OrderKind.LEARNED_LEFT,
-        preemption=LearnedMovesConfig(),
-        learned_order=LearnedOrderConfig(earned_trust=earned_trust),
-    )
-    engine = Engine(EngineConfig(), plugins.policies(HeuristicScore()))
-    displacing = take(engine).displacing
-    assert displacing is not None
-    assert displacing.grows == earned_trust
-
-
 def test_a_survey_leaves_the_values_that_decide_as_they_are() -> None:
-    plugins = Plugins(
-        order=OrderKind.LEARNED_LEFT,
-        preemption=LearnedMovesConfig(),
-        learned_order=LearnedOrderConfig(earned_trust=False),
-    )
+    plugins = Plugins(order=OrderKind.LEARNED_LEFT, preemption=LearnedMovesConfig())
     engine = Engine(EngineConfig(), plugins.policies(HeuristicScore()))
     engine.step(NodeSeen(at_s=0.0, node=node("n1", 4)))
     for name in ("1", "2"):

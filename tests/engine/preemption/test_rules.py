@@ -74,15 +74,17 @@ def test_rules_have_the_names_that_operators_configure() -> None:
     assert known.serves_deferred
 
 
-@pytest.mark.parametrize(("earned_trust", "lease_s"), [(True, 1_800.0), (False, 360.0)])
-def test_by_what_is_left_leases_are_as_long_as_by_attained_service_until_trust_is_earned(
-    earned_trust: bool, lease_s: float
+@pytest.mark.parametrize(("trust_frac", "lease_s"), [(0.0, 1_800.0), (1.0, 360.0)])
+def test_while_trust_is_lost_what_is_left_counts_as_attained_service_does(
+    trust_frac: float, lease_s: float
 ) -> None:
-    left = Predictors(earned_trust=earned_trust).service_left
-    rule = learned_moves(LearnedMovesConfig(), left)
+    predictors = Predictors()
+    predictors.skill.trust_frac = trust_frac
+    rule = learned_moves(LearnedMovesConfig(), predictors.service_left)
     assert rule.lease_s(ran("1", 10.0)) == rule.displacement.lease_s == lease_s
     assert rule.review_s(10.0) == lease_s
-    patient = learned_moves(LearnedMovesConfig(lease_s=7_200.0), left)
+    assert rule.displacement.grows == (trust_frac == 0.0)
+    patient = learned_moves(LearnedMovesConfig(lease_s=7_200.0), predictors.service_left)
     assert patient.lease_s(ran("1", 10.0)) == 7_200.0
 
 

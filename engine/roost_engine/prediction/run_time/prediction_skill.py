@@ -31,7 +31,6 @@ _RUN_COUNT = 1_024  # runs that count
 _COUNTED_EVERY = 16  # runs
 _WHOLE_TRUST_SKILL = 0.05
 _LEAST_STEP = 0.25
-_EARNED_FRAC = 0.5
 _MOST_EXPECTED = 100_000  # those of jobs that ended while roostd was away stay until then
 
 
@@ -144,11 +143,6 @@ class PredictionSkill:
             least = self._config.least_skill + self._config.doubt / sqrt(len(self._runs))
             proved = skill_of(self._runs) - least
             self._trust(min(max(proved / _WHOLE_TRUST_SKILL, 0.0), 1.0))
-
-    @property
-    def is_earned(self) -> bool:
-        """Whether enough runs are known, and have earned at least half of whole trust."""
-        return len(self._runs) >= self._config.fewest_runs and self.trust_frac >= _EARNED_FRAC
 
     def _trust(self, frac: float) -> None:
         is_end = frac in (0.0, 1.0) and frac != self.trust_frac
