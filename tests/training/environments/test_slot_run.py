@@ -15,6 +15,7 @@ from roost_sim.runs.simulation import simulate
 from roost_train.environments.episodes import Episodes
 from roost_train.environments.slot_run import Reads, Slot, SlotRun
 from roost_train.environments.slot_views import GRAPH_PLACEMENT_COLUMNS
+from roost_train.errors import TrainError
 
 SLOTS = [Slot.PLACEMENT, Slot.GATE]
 
@@ -195,22 +196,21 @@ def test_a_copy_that_fails_is_one_error_and_the_run_goes_on() -> None:
     assert choices is not None
     with pytest.raises(ValueError, match="may not be chosen"):
         run.outcomes([choices.none], inf, None)
-    # The engine would let the heuristic answer for a score policy that fails.
-    found = run.outcomes([0], inf, broken)
-    assert found[0] == run.outcomes([0], inf, None)[0]
-    assert run.driver.engine.fallback_count == 0
+    with pytest.raises(TrainError, match="run ahead failed: ValueError: no idea"):
+        run.outcomes([0], inf, broken)
+    assert len(run.outcomes([0], inf, None)) == 1
     run.close()
 
 
 def test_candidates_that_a_graph_cannot_tell_apart_are_shown_once() -> None:
-    def rows(**changes: object) -> NDArray[np.float32]:
-        run = slot_run(halves(), **changes)
+    def rows(reads: Reads) -> NDArray[np.float32]:
+        run = slot_run(halves(), reads=reads)
         choices = run.next_choices()
         assert choices is not None
         run.close()
         return choices.seen.jobs
 
-    assert len(rows()) == 12  # six pairs of GPUs on each of two nodes, all alike
-    alone = rows(reads=Reads.GRAPH)
+    assert len(rows(Reads.SCORE)) == 12  # six pairs of GPUs on each of two nodes, all alike
+    alone = rows(Reads.GRAPH)
     assert alone.shape[1] == len(GRAPH_PLACEMENT_COLUMNS)
     assert len(np.unique(alone, axis=0)) == len(alone) < 12

@@ -298,7 +298,12 @@ class SlotRun:
         if self._follow is None:
             return teachers
         self._teachers = teachers
-        return self._follow(Choices(at_s=self.driver.now_s, seen=seen, mask=mask, reward=0.0))
+        choices = Choices(at_s=self.driver.now_s, seen=seen, mask=mask, reward=0.0)
+        try:
+            return self._follow(choices)
+        except Exception as error:  # noqa: BLE001  the engine would let its heuristic answer
+            assert self._report is not None
+            self._report.failure(error)
 
 
 class _AskedScore:
