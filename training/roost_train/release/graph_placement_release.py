@@ -52,7 +52,8 @@ def _readings(whole: GraphNet, model: bytes, saved: Sequence[Decision]) -> Readi
     width = len(names.CANDIDATE_COLUMNS)
 
     def answers(one: Decision) -> tuple[NDArray[np.float32], ...]:
-        call = batch_of({names.CANDIDATES: one.jobs[:, :width], names.CONTEXT: one.jobs[:, width:]})
+        given = {names.CANDIDATES: one.jobs[:, :width], names.CONTEXT: one.jobs[:, width:]}
+        call = {name: part.copy() for name, part in batch_of(given).items()}  # torch wants its own
         found = whole.answer(call), run_all(graph, call), session.run(call)
         return tuple(np.asarray(each[names.SCORE]).reshape(-1) for each in found)
 
