@@ -3,7 +3,7 @@
 The engine is far too much state to copy piece by piece, and a copy that shares any piece with the
 original would be wrong without a sign. So the process is forked: the operating system copies all
 of it, the copy continues until its horizon, writes one number into a pipe and ends. The original
-has not moved. Only the thread that forks goes on in the copy.
+has not moved. Only the thread that forks continues in the copy.
 """
 
 import os
