@@ -21,7 +21,7 @@ class ParentWatch:
     """Once this program is gone, kills what has files open in a folder, and removes the folder.
 
     Args:
-        root: the folder. The daemons log into it, and nobody else has files open there.
+        root: the folder. The daemons log into it, and no other program has files open there.
     """
 
     def __init__(self, root: Path) -> None:
