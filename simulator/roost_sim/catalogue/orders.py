@@ -211,7 +211,7 @@ ORDERS: Mapping[str, OrderPart] = {
         ),
         regime=Regime.PREDICTED,
     ),
-    "learned-left-trusting": replace(
+    "left-trusting": replace(
         _of_roostd(OrderKind.LEARNED_LEFT, "as learned-left, always trusted"),
         regime=Regime.PREDICTED,
         learned=LearnedOrderConfig(earned_trust=False),
