@@ -21,6 +21,7 @@ from roost_engine.placement.candidates import Candidates
 from roost_engine.placement.eligibility import could_ever_fit, why_never
 from roost_engine.placement.reservation import Reservation, reserve
 from roost_engine.placement.search import first_candidates
+from roost_engine.policies.heuristics import ShapeByShape
 from roost_engine.policies.protocols import CandidatePolicy, Defer, ShapedCandidates
 from roost_engine.policies.slots import GateSlot
 from roost_engine.policies.wider_shapes import WiderShapes
@@ -79,9 +80,11 @@ class QueuePass:
         self._table, self._cluster, self._config = table, table.cluster, table.config
         self._gate, self._ask_gate, self._scorer = policies.gate, policies.ask_gate, policies.scorer
         self._wider: WiderShapes | None = None
-        if self._config.wider_after_s < inf and isinstance(policies.candidates, ShapedCandidates):
-            self._wider = WiderShapes(policies.candidates)
-        self.candidates: CandidatePolicy = self._wider or policies.candidates
+        rule, may_widen = policies.candidates, self._config.wider_after_s < inf
+        # ShapeByShape proposes every shape: none is wider.
+        if may_widen and isinstance(rule, ShapedCandidates) and type(rule) is not ShapeByShape:
+            self._wider = WiderShapes(rule)
+        self.candidates: CandidatePolicy = self._wider or rule
         self._standing, self._released, self._promises = standing, released, promises
         self._team = team
         self.reserved: NodeSet = NO_NODES
