@@ -76,7 +76,7 @@ class ArrivalLog:
         return self._own if predictors is None else predictors.history
 
     def observe(self, engine: Engine, at_s: float) -> Iterator[None]:
-        """Take in what changed since the last call.
+        """Apply what changed since the last call.
 
         Yields:
             Now and then, so that the caller may let others have a turn; the engine may change
