@@ -15,7 +15,7 @@ class Backlog:
         self._least_drain_s: dict[JobId, float] = {}  # that drain_of_s() has returned
 
     def wait(self, job_id: JobId, gpu_s: float) -> None:
-        """Add a job that waits and its expected work; work that is not finite or below 0 counts as 0."""
+        """Add a job that waits and its expected work; not finite or below 0, that counts as 0."""
         self.end(job_id)
         self._leave(job_id)
         gpu_s = gpu_s if isfinite(gpu_s) and gpu_s > 0 else 0.0
