@@ -38,7 +38,7 @@ class PairLog:
             self._open[job_id] = now_s, speed_frac
 
     def speeds(self) -> Mapping[JobId, tuple[float, float]]:
-        """Return by job the seconds beside partners, and the mean fraction of its speed kept then."""
+        """Return by job the seconds beside partners, and the mean share of its speed kept then."""
         return {
             job_id: (shared.seconds, shared.work_s / shared.seconds)
             for job_id, shared in self._jobs.items()
