@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections.abc import Collection
 from dataclasses import replace
 from typing import TypeVar
 
@@ -39,9 +40,10 @@ class RecordReader:
         self.dump_cost_s = time.thread_time() - began_s
         return dump
 
-    def details(self, text: str) -> dict[int, JobDetail]:
-        """Read the details of every job that is shown, by record number."""
-        return {number: self._as_seen(detail) for number, detail in parse_jobs(text).items()}
+    def details(self, text: str, wanted: Collection[int] | None = None) -> dict[int, JobDetail]:
+        """Read the details of jobs, by record number; None: of every job that is shown."""
+        found = parse_jobs(text, wanted)
+        return {number: self._as_seen(detail) for number, detail in found.items()}
 
     def _as_seen(self, record: _Record) -> _Record:
         comment = seen_by(self._owner, record.admin_comment)

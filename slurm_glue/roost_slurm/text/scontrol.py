@@ -8,7 +8,7 @@ forged.
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -157,11 +157,12 @@ class ShownNode:
     is_registering: bool = False
 
 
-def parse_jobs(text: str) -> dict[int, JobDetail]:
+def parse_jobs(text: str, wanted: Collection[int] | None = None) -> dict[int, JobDetail]:
     """Read `scontrol -d -o show job`, of one job or of all.
 
     Args:
         text: what scontrol printed.
+        wanted: read the records with these numbers only: a few of thousands; None: all.
 
     Returns:
         Details by job number. Forged and truncated records are left out, and so is a number that
@@ -174,6 +175,8 @@ def parse_jobs(text: str) -> dict[int, JobDetail]:
         match = _RECORD.match(record)
         assert match is not None
         number = int(match[1])
+        if wanted is not None and number not in wanted:
+            continue
         found[number] = None if number in found else _parse_job(number, record)
     return {number: detail for number, detail in found.items() if detail is not None}
 

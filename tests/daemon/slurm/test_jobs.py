@@ -67,7 +67,7 @@ def test_a_job_whose_record_shows_no_request_as_slurm_writes_it_is_left_to_slurm
     job = record(release, "gres")
     shown = read(release, "show_job.txt")
     assert text in shown
-    detail = parse_jobs(shown.replace(text, instead)).get(job.number)
+    detail = parse_jobs(shown.replace(text, instead), [job.number]).get(job.number)
     assert detail is not None
     read_as = reader(release).read(job, detail, JobId(job.job_ids[0]))
     assert read_as == Unmanaged(NOT_SPELLED)
@@ -81,7 +81,7 @@ def test_a_job_of_a_federation_is_left_to_slurm(siblings: str, is_left: bool) ->
     job, shown = record("22.05", "gres"), read("22.05", "show_job.txt")
     federated = f"FedOrigin=local FedViableSiblings={siblings} FedActiveSiblings={siblings}"
     shown = shown.replace(" NumNodes=", f" {federated} NumNodes=")
-    detail = parse_jobs(shown)[job.number]
+    detail = parse_jobs(shown, [job.number])[job.number]
     read_as = reader("22.05").read(job, detail, JobId(job.job_ids[0]))
     assert isinstance(read_as, Unmanaged) is is_left
     if isinstance(read_as, Unmanaged):

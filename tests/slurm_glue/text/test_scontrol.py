@@ -235,3 +235,11 @@ def test_types_by_index_are_told_from_those_of_a_stock_site(gres: str, is_typed:
 @pytest.mark.parametrize("text", ["", "\n", "No jobs in the system\n", "slurm_load_jobs error\n"])
 def test_an_answer_without_a_record_has_no_jobs(text: str) -> None:
     assert parse_jobs(text) == {}
+
+
+def test_of_many_jobs_only_those_that_are_wanted_are_read() -> None:
+    text = read("22.05", "show_job.txt")
+    every = parse_jobs(text)
+    number = sorted(every)[1]
+    assert parse_jobs(text, {number, 4_000_000}) == {number: every[number]}
+    assert parse_jobs(text + text, {number}) == {}  # it stands twice: one may be forged
