@@ -958,6 +958,8 @@ class Explanation(_message.Message):
     TURN_FIELD_NUMBER: _builtins.int
     EXPECTED_RUN_FIELD_NUMBER: _builtins.int
     IS_FROM_JOURNAL_FIELD_NUMBER: _builtins.int
+    LEAST_NODE_COUNT_FIELD_NUMBER: _builtins.int
+    MOST_NODE_COUNT_FIELD_NUMBER: _builtins.int
     NEIGHBOUR_FIELD_NUMBER: _builtins.int
     decided_ago_s: _builtins.float
     """Seconds since the decision was made."""
@@ -969,6 +971,11 @@ class Explanation(_message.Message):
     """The stack of policies in effect, as in Status."""
     is_from_journal: _builtins.bool
     """All of this was read from the journal: roostd was started anew since, or the job ended long ago."""
+    least_node_count: _builtins.int
+    """The fewest and the most nodes that Roost would place the job on; 0 where its user named a number
+    or nothing is known of it.
+    """
+    most_node_count: _builtins.int
     neighbour: _builtins.str
     """As of the placement: which memory processes of no job use on the job's GPUs, then what the
     neighbour that costs most was expected to cost. Empty where there is no such memory, and no
@@ -1030,11 +1037,13 @@ class Explanation(_message.Message):
         turn: Global___Turn | None = ...,
         expected_run: Global___ExpectedRun | None = ...,
         is_from_journal: _builtins.bool = ...,
+        least_node_count: _builtins.int = ...,
+        most_node_count: _builtins.int = ...,
         neighbour: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_achieved", b"_achieved", "_comment", b"_comment", "_sensitivity", b"_sensitivity", "achieved", b"achieved", "comment", b"comment", "expected_run", b"expected_run", "job", b"job", "sensitivity", b"sensitivity", "turn", b"turn"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_achieved", b"_achieved", "_comment", b"_comment", "_sensitivity", b"_sensitivity", "achieved", b"achieved", "candidates", b"candidates", "comment", b"comment", "decided_ago_s", b"decided_ago_s", "exclusions", b"exclusions", "expected_run", b"expected_run", "fallback_reason", b"fallback_reason", "free_before", b"free_before", "is_from_journal", b"is_from_journal", "job", b"job", "neighbour", b"neighbour", "policy", b"policy", "sensitivity", b"sensitivity", "slots", b"slots", "stack", b"stack", "turn", b"turn"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_achieved", b"_achieved", "_comment", b"_comment", "_sensitivity", b"_sensitivity", "achieved", b"achieved", "candidates", b"candidates", "comment", b"comment", "decided_ago_s", b"decided_ago_s", "exclusions", b"exclusions", "expected_run", b"expected_run", "fallback_reason", b"fallback_reason", "free_before", b"free_before", "is_from_journal", b"is_from_journal", "job", b"job", "least_node_count", b"least_node_count", "most_node_count", b"most_node_count", "neighbour", b"neighbour", "policy", b"policy", "sensitivity", b"sensitivity", "slots", b"slots", "stack", b"stack", "turn", b"turn"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__achieved: _TypeAlias = _typing.Literal["achieved"]  # noqa: Y015
     _WhichOneofArgType__achieved: _TypeAlias = _typing.Literal["_achieved", b"_achieved"]  # noqa: Y015
