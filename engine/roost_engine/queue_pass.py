@@ -126,7 +126,8 @@ class QueuePass:
             return False
         if self._released.is_active or self._config.window_count < 1:
             return False
-        return queue.would_try_only(job, at_s - self._config.patience_s)
+        queue.note_overdue(at_s)
+        return not queue.overdue and queue.would_try_only(job, at_s - self._config.patience_s)
 
     def run(self, at_s: float, actions: list[Action], window_count: int) -> None:
         """Offer GPUs to the queued jobs in order.
@@ -146,8 +147,10 @@ class QueuePass:
             cleared |= self._released.nodes
         reserved = cleared if reservation is None else cleared | reservation.nodes
         self.reserved = reserved
-        # With standing pins, a job without capacity may be pinned before it is impatient.
-        for group, job_id in queue.offers(inf if standing.is_on else impatient_s):
+        # With standing pins, a job without capacity may be pinned before it is impatient; and nodes
+        # are reserved for an overdue job whatever the patience is.
+        asks_all = standing.is_on or queue.overdue
+        for group, job_id in queue.offers(inf if asks_all else impatient_s):
             record = table.jobs[job_id]
             is_fixed = standing.is_final and record.standing is not None
             # Groups that were not tried yet are nearly all: those cost no call.
@@ -161,7 +164,7 @@ class QueuePass:
                     continue
             if standing.is_on and standing.is_head(record, at_s) and reservation is None:
                 reservation = standing.pin_head(record, at_s, actions)
-            if record.queued_s <= impatient_s:
+            if record.queued_s <= impatient_s or job_id in queue.overdue:
                 if self._config.passing is Passing.NOBODY:
                     self.reserved, reservation = EVERY_NODE, None
                     break
