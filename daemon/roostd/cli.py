@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from roost_engine.domain.errors import ConfigError, RoostError
-from roost_slurm.program import output_may_be_cut
+from roost_slurm.program import EXIT_NOT_READ, output_may_be_cut
 from roost_slurm.version_option import ShowVersion
 from roostd.config.loaded_config import DEFAULT_FILE, LoadedConfig, load_config
 from roostd.config.pair_file import read_shared_pairs
@@ -25,7 +25,11 @@ EXIT_OK, EXIT_FAILED, EXIT_CONFIG, EXIT_LOCKED = 0, 1, 2, 3
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command. Returns its exit code."""
-    arguments = _parser().parse_args(argv)
+    arguments = None
+    with output_may_be_cut():
+        arguments = _parser().parse_args(argv)
+    if arguments is None:  # --help, whose reader has left
+        return EXIT_NOT_READ
     file: Path | None = (arguments.command and arguments.file) or arguments.config
     flags = [*arguments.set, *(arguments.set_for_check if arguments.command else [])]
     if file is None and DEFAULT_FILE.exists():
