@@ -65,6 +65,8 @@ class QueuePass:
     Attributes:
         candidates: the rule that proposes placements, with hints for all that a pass would try.
         reserved: the nodes that the last pass reserved for a job that waits.
+        overdue_id: the first overdue job that found no capacity in the last pass; None: there was
+            none.
     """
 
     def __init__(
@@ -85,6 +87,7 @@ class QueuePass:
         self._standing, self._released, self._promises = standing, released, promises
         self._team = team
         self.reserved: NodeSet = NO_NODES
+        self.overdue_id: JobId | None = None
         has_plain_rules = policies.gate.is_open and table.queue.is_keyed and team is None
         self._places_at_once = has_plain_rules and not standing.is_on
         # What was proposed to a job before the pass in which it is tried.
@@ -146,7 +149,7 @@ class QueuePass:
         if self._released.is_active:
             cleared |= self._released.nodes
         reserved = cleared if reservation is None else cleared | reservation.nodes
-        self.reserved = reserved
+        self.reserved, self.overdue_id = reserved, None
         # With standing pins, a job without capacity may be pinned before it is impatient; and nodes
         # are reserved for an overdue job whatever the patience is.
         asks_all = standing.is_on or queue.overdue
@@ -164,7 +167,10 @@ class QueuePass:
                     continue
             if standing.is_on and standing.is_head(record, at_s) and reservation is None:
                 reservation = standing.pin_head(record, at_s, actions)
-            if record.queued_s <= impatient_s or job_id in queue.overdue:
+            is_overdue = job_id in queue.overdue
+            if is_overdue and self.overdue_id is None:
+                self.overdue_id = job_id
+            if record.queued_s <= impatient_s or is_overdue:
                 if self._config.passing is Passing.NOBODY:
                     self.reserved, reservation = EVERY_NODE, None
                     break
