@@ -190,7 +190,7 @@ class Predictors:
         return {**self.speed.tables(), **self.history.tables(), **self.skill.tables()}
 
     def restore(self, state: PredictorsState) -> None:
-        """Know what was known when `state` was taken, and nothing else."""
+        """Restore what `state` returned, in place of everything learned since."""
         self.speed.restore(state.speed)
         self.history.restore(state.history)
         self.users = UserService.of(state.users)

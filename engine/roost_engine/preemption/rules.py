@@ -218,7 +218,7 @@ class DisplaceBy:
         if self._ranking is not None:
             return self._ranking.count_above(float(self.value(job, at_s)[0]))
         own, values = self.value(job, at_s), self._ranked_values
-        # Values descend: the first that is not above the job's own, by halves.
+        # Values descend: bisect for the first that is not above the job's own.
         low, high = 0, len(values)
         while low < high:
             middle = (low + high) // 2
