@@ -15,7 +15,7 @@ from roost_engine.cluster.node_sets import EVERY_NODE, NO_NODES, NodeSet
 from roost_engine.domain.actions import Action, Decision, Place
 from roost_engine.domain.config import Passing
 from roost_engine.domain.lazy import Lazy
-from roost_engine.domain.model import JobSpec, Placement
+from roost_engine.domain.model import JobId, JobSpec, Placement
 from roost_engine.job_record import JobRecord, shares_of
 from roost_engine.placement.candidates import Candidates
 from roost_engine.placement.eligibility import could_ever_fit, why_never

@@ -107,7 +107,7 @@ class OrderSection(Section):
     earned_trust: bool = Field(
         default=True,
         description="whether expected run times count only as far as they have lately put jobs in"
-        " the right order; false: always; kind learned",
+        " the right order; false: always; kinds learned and learned-left",
     )
     longest_wait_s: SecondsOrNever = Field(
         default=LONGEST_WAIT_S,

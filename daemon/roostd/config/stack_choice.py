@@ -38,7 +38,7 @@ _PREDICTED = (PreemptionKind.LEARNED_MOVES, PreemptionKind.KNOWN_LEFT_MOVES)
 _WITHOUT_AGEING = ("longest_wait_s",)
 _OF_KNOWN_LEFT = (*_WITHOUT_AGEING, "reads_limits", "run_time_model")
 _OF_KIND: Mapping[OrderKind, tuple[str, ...]] = {
-    OrderKind.LEARNED_LEFT: (*_OF_KNOWN_LEFT, "passing_frac", "most_delay_s"),
+    OrderKind.LEARNED_LEFT: (*_OF_KNOWN_LEFT, "earned_trust", "passing_frac", "most_delay_s"),
     OrderKind.KNOWN_LEFT: _OF_KNOWN_LEFT,
     OrderKind.LAS: _WITHOUT_AGEING,
     OrderKind.S_RANK: _WITHOUT_AGEING,

@@ -90,7 +90,7 @@ def make_order(
             return by_value(SpeedAchieved(speed).value)
         case OrderKind.LEARNED_LEFT:
             left = (predictors or Predictors()).service_left
-            return by_value(left.value, peek=left.peek)
+            return by_value(left.value, peek=left.peek, is_trusted=left.is_trusted)
         case OrderKind.KNOWN_LEFT:
             left = (predictors or Predictors()).known_left
             return by_value(left.value, peek=left.peek)
