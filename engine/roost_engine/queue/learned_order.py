@@ -153,10 +153,14 @@ class LearnedOrder:
 
     def key_by(self, spec: JobSpec, times: RunTimes) -> SortKey:
         """See ExpectingOrder."""
+        return self._sorted_by(spec, self.due_by(spec, times))
+
+    def due_by(self, spec: JobSpec, times: RunTimes) -> float:
+        """Return when a job that may run so long would be due, by queue and trust as of now."""
         config = self.config
         window_s = config.window_s + config.window_backlogs * self._predictors.backlog.drain_s()
         due = _Due(max(spec.submit_s, spec.eligible_s), self._span_s(spec, times, window_s))
-        return self._sorted_by(spec, self._earliest_s((due,)))
+        return self._earliest_s((due,))
 
     def _span_s(self, spec: JobSpec, times: RunTimes, window_s: float) -> float:
         """Return how much later a job is due than it came, if what is expected of it is trusted.

@@ -99,6 +99,10 @@ class SelectorOrder:
 
         return [job.spec.job_id for job in sorted(view.jobs, key=key)]
 
+    def note(self, job: JobRecord, at_s: float) -> None:
+        """See policies.NotedOrder: what is expected of a job is that of its arrival."""
+        self._features.note(job, at_s)
+
     def is_outdated(self, ranked: QueueMark, now: QueueMark) -> bool:
         """See policies.RefreshedOrder: capacity has come, or some time has passed."""
         is_old = now.at_s - ranked.at_s >= self.config.refresh_s

@@ -14,7 +14,9 @@ from roost_engine.queue.model_order import (
     CLUSTER_COLUMNS,
     DUE_S,
     JOB_COLUMNS,
+    Expectations,
     Floats,
+    Known,
     ModelOrder,
     cluster_features,
     job_features,
@@ -43,8 +45,8 @@ class Largest:
         return jobs[:, 1]
 
 
-def known(*_: object, **__: object) -> tuple[float, float]:
-    return HOUR_S, 3.0
+def known(*_: object, **__: object) -> Known:
+    return Known(expected_s=HOUR_S, job_count=3.0, due_s=25.0 * HOUR_S)
 
 
 def cluster_of(gpu_count: int) -> Cluster:
@@ -73,11 +75,12 @@ def test_features_by_hand() -> None:
                 "turn_frac": 1.0,
                 "waited_days": 1.0 / 24.0,
                 "service_days": 8.0 / 24.0,
+                "due_days": 1.0,
             }
         )
     )
     assert job_features(view, known)[1].tolist() == pytest.approx(
-        [0.0, 0.0, 0.0, 0.0, 0.0, hour, hour, 0.0, 0.75, 0.0, 0.0, 1.0 / 24.0]
+        [0.0, 0.0, 0.0, 0.0, 0.0, hour, hour, 0.0, 0.75, 0.0, 0.0, 1.0 / 24.0, 1.0]
     )
     wanted = [1.0, np.log1p(2) / 10.0, np.log1p(9) / 10.0]
     assert cluster_features(view).tolist() == pytest.approx(wanted)
