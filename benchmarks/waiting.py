@@ -27,17 +27,21 @@ def main() -> None:
     parser.add_argument(
         "--seconds", type=_harness.number, default=20.0, help="with a submission each second"
     )
+    parser.add_argument("--eta", action="store_true", help="with forecasts, as by default")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    figures = measure(options.nodes, options.jobs, options.seconds)
+    figures = measure(options.nodes, options.jobs, options.seconds, with_eta=options.eta)
     _harness.report(figures, as_json=options.json)
 
 
-def measure(node_count: int, job_count: int, seconds: float) -> dict[str, object]:
+def measure(
+    node_count: int, job_count: int, seconds: float, *, with_eta: bool
+) -> dict[str, object]:
     """Return the figures of one size."""
     # What the nodes hold: eight GPUs a node, and 4.5 GPUs a job on average.
     running_count = node_count * 8 // 4
-    with StandInDaemon(node_count, job_count, running_count=running_count) as daemon:
+    settings: dict[str, object] = {"eta": {"enabled": with_eta}}
+    with StandInDaemon(node_count, job_count, settings, running_count) as daemon:
         _settle(daemon)
         began = daemon.tell("reset")
         began_cpu_s, began_s = cpu_s(daemon.pid), time.monotonic()

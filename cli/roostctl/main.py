@@ -1,7 +1,6 @@
 """The program `roostctl`, and the one table from errors to exit codes."""
 
 import contextlib
-import errno
 import gc
 import os
 import sys
@@ -61,14 +60,16 @@ class _ExitCodeGroup(click.Group):
         except UnicodeEncodeError as error:  # bytes of the command line that are no text
             complain(f"{error.object!r} is not UTF-8")
             ctx.exit(EXIT_USAGE)
-        except OSError as error:
-            if error.errno == errno.EPIPE:  # `| head -1`; click exits quietly
-                raise
-            complain(f"the output cannot be written: {error.strerror or error}")
-            _drop_output()
-            ctx.exit(EXIT_NOT_WRITTEN)
         except KeyboardInterrupt:
             ctx.exit(EXIT_INTERRUPTED)
+
+    def main(self, *args: Any, **options: Any) -> Any:
+        try:
+            return super().main(*args, **options)
+        except OSError as error:  # of a command, or of --help; click ends where a reader has left
+            complain(f"the output cannot be written: {error.strerror or error}")
+            _drop_output()
+            sys.exit(EXIT_NOT_WRITTEN)
 
 
 def _drop_output() -> None:

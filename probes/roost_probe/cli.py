@@ -25,9 +25,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command.
 
     Returns:
-        0 success, 1 the driver gave nothing to show, 2 wrong usage.
+        0 success, 1 the driver gave nothing to show or it cannot be printed, 2 wrong usage.
     """
-    options = _parser().parse_args(argv)
+    try:
+        options = _parser().parse_args(argv)
+    except SystemExit as ended:  # after --help
+        sys.exit(_print("", end="") or ended.code)
     logging.basicConfig(
         level=logging.DEBUG if options.verbose else logging.INFO,
         format="%(levelname)s %(name)s: %(message)s",  # the journal adds the time
@@ -45,6 +48,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ProbeError as error:
         print(f"roost-probe: {error}", file=sys.stderr)
         return 1
+
+
+def _print(text: str, end: str = "\n") -> int:
+    """Print, and return 1 where stdout cannot be written; its reader may leave (`| head -1`)."""
+    try:
+        print(text, end=end, flush=True)
+    except OSError as error:
+        with open(os.devnull, "wb") as nowhere:  # or Python fails on what is left in the buffer
+            os.dup2(nowhere.fileno(), sys.stdout.fileno())
+        if not isinstance(error, BrokenPipeError):
+            print(f"roost-probe: the output cannot be written: {error.strerror}", file=sys.stderr)
+            return 1
+    return 0
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -142,10 +158,11 @@ async def _print_topology(options: argparse.Namespace) -> int:
         topology = Topology.of(await driver.facts(), options.sysfs_root)
     finally:
         await driver.close()
-    print(format_json(topology, options.node) if options.json else format_matrix(topology))
+    text = format_json(topology, options.node) if options.json else format_matrix(topology)
+    code = _print(text)
     for problem in topology.problems:
         print(f"roost-probe: {problem}", file=sys.stderr)
-    return 0
+    return code
 
 
 async def _print_once(options: argparse.Namespace) -> int:
@@ -160,8 +177,7 @@ async def _print_once(options: argparse.Namespace) -> int:
         sample = sampler.sample(await driver.load())
     finally:
         await driver.close()
-    print(format_sample_json(facts, sample) if options.json else format_sample(sample))
-    return 0
+    return _print(format_sample_json(facts, sample) if options.json else format_sample(sample))
 
 
 def _run_agent(options: argparse.Namespace) -> int:

@@ -3,7 +3,6 @@
 import contextlib
 import os
 import sys
-from errno import EPIPE
 from typing import Any
 
 import click
@@ -30,15 +29,17 @@ class _ExitCodeGroup(click.Group):
         except SimError as error:
             click.echo(f"roost-sim: {error}", err=True)
             ctx.exit(EXIT_REFUSED)
-        except OSError as error:
-            if error.errno == EPIPE:
-                raise  # the reader of stdout closed the pipe; click ends the program
+        except KeyboardInterrupt:
+            ctx.exit(EXIT_INTERRUPTED)
+
+    def main(self, *args: Any, **options: Any) -> Any:
+        try:
+            return super().main(*args, **options)
+        except OSError as error:  # of a command, or of --help; click ends where a reader has left
             click.echo(f"roost-sim: {_where(error)}{error.strerror or error}", err=True)
             if error.filename is None:
                 _drop_output()
-            ctx.exit(EXIT_REFUSED)
-        except KeyboardInterrupt:
-            ctx.exit(EXIT_INTERRUPTED)
+            sys.exit(EXIT_REFUSED)
 
 
 def _where(error: OSError) -> str:

@@ -3,8 +3,8 @@
 Exit codes: 0 done; 1 the answer is no: `config --check` found differences, `check` a setting
 missing that Roost needs (with --strict also one that it recommends), `certs --check` an old
 certificate, `doctor` a problem, `migrate --check` a node that is not done; 2 wrong input, nothing
-was written, `release` while roostd is alive, or Slurm does not answer or refuses. `hook` always
-exits 0. Each command has --help with an example.
+was written, `release` while roostd is alive, or Slurm does not answer or refuses; 74 the output
+cannot be written. `hook` always exits 0. Each command has --help with an example.
 """
 
 import argparse

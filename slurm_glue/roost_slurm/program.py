@@ -1,5 +1,9 @@
-"""Starts a program with slow imports: Ctrl-C, or a reader that leaves, ends it quietly."""
+"""Starts a program with slow imports: Ctrl-C, or a reader that leaves, ends it quietly.
 
+Output that cannot be written is one line on stderr.
+"""
+
+import errno
 import io
 import os
 import select
@@ -11,8 +15,10 @@ from typing import TypeVar
 
 Result = TypeVar("Result")
 
+EXIT_NOT_WRITTEN = 74  # EX_IOERR of sysexits.h: no other exit code of ours
 EXIT_INTERRUPTED = 130  # as shells report SIGINT
 EXIT_NOT_READ = 141  # as shells report SIGPIPE
+_DISK_FAULTS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 
 
 def run_program(load: Callable[[], Callable[[], Result]]) -> Result | int:
@@ -52,28 +58,38 @@ def output_may_be_cut() -> Iterator[None]:
     """End the block without an error where the reader of stdout has left (`| head -1`).
 
     Raises:
+        SystemExit: stdout cannot be written, because its disk is full for instance.
         BrokenPipeError: of another pipe or socket.
     """
     try:
-        yield
+        try:
+            yield
+        except SystemExit:  # argparse after --help
+            _flush()
+            raise
         _flush()
     except BrokenPipeError:
         if not _is_reader_gone():
             raise
-        # What is left in the buffer goes nowhere, or Python fails on it at the end.
-        with open(os.devnull, "wb") as nowhere:
-            os.dup2(nowhere.fileno(), sys.stdout.fileno())
+        _drop_output()
+    except OSError as error:
+        if error.errno not in _DISK_FAULTS or error.filename is not None:
+            raise
+        _drop_output()
+        program, why = os.path.basename(sys.argv[0]), os.strerror(error.errno)
+        print(f"{program}: the output cannot be written: {why}", file=sys.stderr)
+        raise SystemExit(EXIT_NOT_WRITTEN) from error
+
+
+def _drop_output() -> None:
+    """Send what is left in the buffer of stdout nowhere, or Python fails on it at the end."""
+    with open(os.devnull, "wb") as nowhere:
+        os.dup2(nowhere.fileno(), sys.stdout.fileno())
 
 
 def _flush() -> None:
-    if sys.stdout is None:  # closed by the caller
-        return
-    try:
+    if sys.stdout is not None:  # None: closed by the caller
         sys.stdout.flush()
-    except BrokenPipeError:
-        raise
-    except OSError:
-        pass  # a full disk: Python says so when the program ends
 
 
 def _is_reader_gone() -> bool:

@@ -22,6 +22,7 @@ from tests.e2e.two_nodes import two_nodes
 
 from roost_demo.stack import Stack
 from roost_proto.v1 import operator_pb2, operator_pb2_grpc
+from roost_slurm.text.stamp import LEASE, RELEASED_STAMP
 
 pytestmark = [pytest.mark.slurm, pytest.mark.nvml, pytest.mark.timeout(240)]
 
@@ -97,6 +98,33 @@ def test_only_the_roostd_whose_heartbeat_slurm_reads_steers(stack: Stack, tmp_pa
     status = stack.operator().GetStatus(operator_pb2.GetStatusRequest(), timeout=60.0)
     assert status.slurm_fault == ""
     assert status.decision_count >= 10
+
+
+def test_jobs_are_left_to_slurm_once_its_script_reads_another_heartbeat(
+    stack: Stack, tmp_path: Path
+) -> None:
+    """As after the takeover by a backup controller with a roostd of its own beside it."""
+    slurm, is_over = stack.slurm, tmp_path / "over"
+    second = Second(stack, stack.folder / "backup", stack.folder / "backup-state")
+    script = slurm.folder.etc / "job_submit.lua"
+    before = script.read_text()
+    try:
+        heartbeat = second.socket.with_name("heartbeat")
+        until(heartbeat.exists, "the second roostd serves")
+        filling = [submit(slurm, "--gres=gpu:8", command=until_exists(is_over)) for _ in range(2)]
+        for job_id in filling:
+            slurm.wait_for_state(job_id, "RUNNING")
+        earlier = submit(slurm, "--gres=gpu:8")
+        script.write_text(before.replace(str(stack.folder / "heartbeat"), str(heartbeat)))
+        later = submit(slurm, "--gres=gpu:8")
+        until(lambda: f"AdminComment={RELEASED_STAMP}" in slurm.show_job(earlier), "it is left")
+        assert f"AdminComment={LEASE} " in slurm.show_job(later)
+        is_over.touch()
+        wait_until_over(slurm, [*filling, earlier, later], 120.0)
+        assert_all_completed(slurm, dict.fromkeys([*filling, earlier, later], 8))
+    finally:
+        script.write_text(before)
+        second.stop()
 
 
 @pytest.mark.parametrize("folder", ["runtime", "state"])

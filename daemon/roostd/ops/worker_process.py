@@ -41,7 +41,14 @@ class WorkerProcess:
             TimeoutError: none came in time; `stop` the process.
             OSError, EOFError, PickleError: the process ended.
         """
-        message = pickle.dumps(request)
+        found: object = pickle.loads(await self.exchange(pickle.dumps(request), limit_s))
+        return found
+
+    async def exchange(self, message: bytes, limit_s: float) -> bytes:
+        """Return the pickled answer to a pickled request; see `ask`.
+
+        For a caller that has a thread pickle: that of 15,000 jobs takes .1 s.
+        """
         async with asyncio.timeout(limit_s):
             process = self._process
             if process is None:
@@ -57,9 +64,7 @@ class WorkerProcess:
             process.stdin.write(LENGTH.pack(len(message)) + message)
             await process.stdin.drain()
             (length,) = LENGTH.unpack(await process.stdout.readexactly(LENGTH.size))
-            answer = await process.stdout.readexactly(length)
-        found: object = pickle.loads(answer)
-        return found
+            return await process.stdout.readexactly(length)
 
     async def stop(self) -> None:
         """End the process, if there is one."""

@@ -1,7 +1,7 @@
 """A queued job in Roost's terms, or the reason why Roost leaves it to plain Slurm."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from math import inf
@@ -11,7 +11,7 @@ from roost_slurm.text.hostlist import expand
 from roost_slurm.text.limits import MOST_TASKS
 from roost_slurm.text.scontrol import JobDetail
 from roost_slurm.text.squeue import QueuedJob
-from roost_slurm.text.stamp import OTHERS, RELEASED_STAMP
+from roost_slurm.text.stamp import LEASE, OTHERS, RELEASED_STAMP
 from roost_slurm.text.tres import SEAT_TOKEN, parse_memory_bytes
 from roost_slurm.text.versions import Traits
 from roostd.config.config import Mode
@@ -35,6 +35,7 @@ NO_LEASE = (
     "has no lease: when it was submitted roostd was away, or did not place jobs of its partitions"
 )
 LEASED_BY_ANOTHER = "is leased by another roostd, whose heartbeat job_submit.lua reads"
+STEERED_BY_ANOTHER = "another roostd steers now: job_submit.lua has its lease given to later jobs"
 RELEASED = "was released to Slurm"
 _FEATURES = re.compile(r"[A-Za-z0-9_.\-]+(?:[&,][A-Za-z0-9_.\-]+)*", re.ASCII)
 
@@ -56,6 +57,19 @@ class Unmanaged:
 def is_of_another(job: QueuedJob) -> bool:
     """Return whether another roostd has leased a job; see stamp.seen_by."""
     return job.admin_comment.startswith(OTHERS)
+
+
+def is_steered_by_another(jobs: Iterable[QueuedJob]) -> bool:
+    """Return whether the waiting job that was leased last has the lease of another roostd.
+
+    So it is after another controller has taken over, where a roostd runs beside each.
+    """
+    pending = [job for job in jobs if job.is_pending]
+    theirs = max((job.submission_number for job in pending if is_of_another(job)), default=0)
+    if not theirs:
+        return False
+    mine = (job.submission_number for job in pending if job.admin_comment.startswith(LEASE))
+    return theirs > max(mine, default=0)
 
 
 def comment_of(detail: JobDetail) -> JobComment | None:

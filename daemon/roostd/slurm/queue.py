@@ -51,7 +51,7 @@ class MovedBegins:
     def stamp(self, jobs: Sequence[QueuedJob], at_epoch_s: float) -> tuple[QueuedJob, ...]:
         """Return the jobs of a dump with these begin times in their stamps."""
         before, self._known = self._known, {}
-        leased_count = sum(len(job.job_ids) for job in jobs if _is_leased(job))
+        leased_count = sum(len(job.task_ids) or 1 for job in jobs if _is_leased(job))
         latest_s = self._latest_lease_end_s(at_epoch_s, leased_count)
         return tuple(self._stamped(job, latest_s, before) for job in jobs)
 
@@ -257,9 +257,9 @@ def with_whole_records(job_ids: Sequence[JobId], jobs: Iterable[QueuedJob]) -> l
     found = dict.fromkeys(job_ids)
     for job in jobs:
         if job.is_pending and len(job.task_ids) > 1:
-            tasks = tuple(map(JobId, job.job_ids))
+            tasks = job.job_ids
             if not found.keys().isdisjoint(tasks):
-                found |= dict.fromkeys(tasks)
+                found |= dict.fromkeys(map(JobId, tasks))
     return list(found)
 
 

@@ -9,9 +9,18 @@ from operator import attrgetter
 
 from roost_engine.domain.model import JobId, JobSpec, NodeName
 from roost_slurm.text.squeue import QueuedJob, SlurmJobState
+from roost_slurm.text.stamp import LEASE
 from roostd.slurm.array_limits import ArrayLimits
 from roostd.slurm.held_gpus import HeldGpus
-from roostd.slurm.jobs import NO_GPUS, NO_LEASE, RELEASED, JobReader, Unmanaged
+from roostd.slurm.jobs import (
+    NO_GPUS,
+    NO_LEASE,
+    RELEASED,
+    STEERED_BY_ANOTHER,
+    JobReader,
+    Unmanaged,
+    is_steered_by_another,
+)
 from roostd.slurm.limits import LONGEST_REASON
 from roostd.slurm.lives import Lives, life_of
 from roostd.slurm.port import QueueSnapshot
@@ -93,6 +102,7 @@ class _Reading:
         self._outside_kinds: dict[str, NodeKinds] = {}  # by partition
         self._may_reuse = not before.held_back.refusals and self._rules.binds_like(before.rules)
         self._arrays = ArrayLimits(snapshot)
+        self._is_displaced = is_steered_by_another(snapshot.jobs)
         self._users_of_nodes = users_of_nodes(
             snapshot.jobs, snapshot.details, site.rules.nodes, site.rules.partitions
         )
@@ -143,7 +153,11 @@ class _Reading:
         if job_id in self._site.handed_over:
             self._unmanaged[job_id] = self._site.handed_over[job_id][:LONGEST_REASON]
             return
-        if self._is_opened(job):
+        if self._is_displaced and job.admin_comment.startswith(LEASE):
+            # Its slurmctld is elsewhere, and wakes the other roostd: here each start takes a poll.
+            self._unmanaged[job_id] = STEERED_BY_ANOTHER
+            return
+        if self._is_opened(job, job_id):
             self._unmanaged[job_id] = OPENED
             return
         known = self._unchanged(job, job_id)
@@ -177,10 +191,20 @@ class _Reading:
         spec = self._with_steady_facts(spec)
         self._waiting[job_id] = self._with_precedence(spec, job)
 
-    def _is_opened(self, job: QueuedJob) -> bool:
+    def _is_opened(self, job: QueuedJob, job_id: JobId) -> bool:
+        """Whether Slurm may start a job; not one that was edited meanwhile, and no longer is so."""
+        if job.submission_number not in self._site.opened or job_id in self._forgotten_on:
+            return False
         if job.priority == 0 or job.restart_count or is_pinned_comment(job.admin_comment):
             return False
-        return job.submission_number in self._site.opened
+        number = job.number
+        if number not in self._reads:
+            self._reads[number] = self._read_from(job)
+        was_opened = self._before.unmanaged.get(job_id) == OPENED
+        if was_opened and self._reads[number] is self._before.reads.get(number):
+            return True
+        spec = self._read(job, job_id)
+        return isinstance(spec, JobSpec) and spec.binding and has_one_gpu(spec)
 
     def _read(self, job: QueuedJob, job_id: JobId) -> JobSpec | Unmanaged:
         """Read a job; of the tasks of an array's record, which differ in their id alone, the first.
@@ -354,6 +378,12 @@ class _Reading:
         if before is not None and self._lives.is_same(spec.job_id):
             return replace(spec, submit_s=before.submit_s)
         return spec if spec.submit_s <= self._at_s else replace(spec, submit_s=self._at_s)
+
+
+def has_one_gpu(spec: JobSpec) -> bool:
+    """Return whether a job has one GPU, to itself, and no preference among GPUs."""
+    has_one = all(shape.gpu_count == 1 for shape in spec.shapes)
+    return has_one and not (spec.shares_gpus or spec.fixed_indices or spec.preempts)
 
 
 def _bound_by(job: QueuedJob) -> tuple[object, ...]:

@@ -275,11 +275,14 @@ class SlurmCli:
     async def renew(self, job_ids: Sequence[JobId], lease_s: int) -> None:
         """See SlurmPort."""
         await self.queue()  # a user may have changed the begin time since the last poll
-        now_s = self._wall_clock()
+        await asyncio.sleep(0)  # each of these steps takes some 8 ms for 15,000 jobs
+        now_s, dumped, begins = self._wall_clock(), self._dumped, self._begins
         ends_s = now_s + lease_s
-        leased = self._ended_leases.without(job_ids, self._dumped, now_s)
-        due = [job_id for job_id in leased if self._begins.get(job_id, 0) <= ends_s]
-        due = with_whole_records(due, self._dumped)
+        leased = self._ended_leases.without(job_ids, dumped, now_s)
+        await asyncio.sleep(0)
+        due = [job_id for job_id in leased if begins.get(job_id, 0) <= ends_s]
+        due = with_whole_records(due, dumped)
+        await asyncio.sleep(0)
         await update_all(self._run, due, lambda ids: commands.renew(ids, lease_s))
         # Only now: a job that Slurm did not lease would look as if its user had ended the lease.
         self._ended_leases.renewed(due, ends_s)
@@ -293,6 +296,7 @@ class SlurmCli:
         due = [job_id for job_id in job_ids if self._begins.get(job_id, 0) <= now_s]
         due = with_whole_records(due, self._dumped)
         self._ended_leases.renewed(due, now_s)
+        await asyncio.sleep(0)
         await update_all(self._run, due, commands.let_start)
 
     async def release(self, job_ids: Sequence[JobId]) -> None:

@@ -5,7 +5,7 @@ now. The log learns by polls of the engine, which remembers ended jobs for a whi
 """
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, replace
 from math import inf
 
@@ -22,7 +22,7 @@ from roost_engine.queue.orders import ExpectingOrder, ValuedOrder
 
 SPAN_S = 7 * 86_400.0
 _MOST_ARRIVALS = 5_000
-_AT_ONCE = 200  # jobs between two yields
+_AT_ONCE = 20  # jobs between two yields
 _PROBE_S = 1_000.0  # by how much a submission is moved to see what the order makes of it
 _BEHIND_ALL: SortKey = (inf,)
 
@@ -75,7 +75,7 @@ class ArrivalLog:
         predictors = engine.policies.predictors
         return self._own if predictors is None else predictors.history
 
-    def observe(self, engine: Engine, at_s: float) -> Iterator[None]:
+    def observe(self, engine: Engine, at_s: float) -> Generator[None, None, None]:
         """Take in what changed since the last call.
 
         Yields:
@@ -92,7 +92,9 @@ class ArrivalLog:
                 self._arrive(engine, cache, record)
             if count % _AT_ONCE == _AT_ONCE - 1:
                 yield
-        for record in records:
+        for count, record in enumerate(records):
+            if count % _AT_ONCE == _AT_ONCE - 1:
+                yield
             if history is self._own:
                 self._learn(record)
             if record.state is JobState.ENDED and record.job_id in self._open:

@@ -106,7 +106,8 @@ class Calibration:
 
     def counts(self) -> ErrorCounts:
         """Return the errors that are known, as plain data."""
-        return {day: tuple(map(int, counts)) for day, counts in self._counts.items()}
+        # A thread may add a day meanwhile, where roostd stops while a forecast is corrected.
+        return {day: tuple(map(int, counts)) for day, counts in list(self._counts.items())}
 
     def note(self, found: Forecast) -> None:
         """Keep what a forecast says, uncorrected, until its jobs start."""

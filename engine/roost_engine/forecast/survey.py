@@ -33,7 +33,7 @@ _WAITING = (JobState.WAITING, JobState.CLEARING)
 _HOLDING = (JobState.PLACING, JobState.RUNNING, JobState.STOPPING)
 _SLOWEST_FRAC = 0.05
 _VALUE_PART = 2  # of a key of a ValuedOrder, behind the engine's mark and what operators put first
-_AT_ONCE = 100  # jobs between two yields
+_AT_ONCE = 20  # jobs between two yields
 
 
 def survey(engine: Engine, log: ArrivalLog, at_s: float) -> Generator[None, None, Snapshot]:

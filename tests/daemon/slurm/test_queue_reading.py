@@ -16,7 +16,8 @@ from roost_slurm.text.partitions import Partition
 from roost_slurm.text.reservations import Reservation
 from roost_slurm.text.scheduling import Scheduling
 from roost_slurm.text.squeue import QueuedJob, SlurmJobState
-from roostd.slurm.jobs import JobReader
+from roost_slurm.text.stamp import OTHERS
+from roostd.slurm.jobs import STEERED_BY_ANOTHER, JobReader
 from roostd.slurm.port import QueueSnapshot
 from roostd.slurm.queue_reading import view
 from roostd.slurm.queue_view import SiteView, SlurmQueueView
@@ -91,6 +92,23 @@ async def test_a_job_that_is_handed_over_is_left_to_slurm_whatever_it_asks_for(
     assert isinstance(event, JobWithdrawn)
     assert event.reason == "left to Slurm"
     assert watcher.view.unmanaged == {job_id: "left to Slurm"}
+
+
+@pytest.mark.parametrize(("their_number", "is_left"), [(0, False), (9, True)])
+async def test_leases_are_left_once_another_roostd_leases_later_jobs(
+    watcher: Watcher, their_number: int, is_left: bool
+) -> None:
+    (job_id,) = watcher.slurm.submit(gpus=2)
+    await watcher.poll()
+    snapshot = await watcher.slurm.queue()
+    (mine,) = snapshot.jobs
+    theirs = replace(mine, number=their_number, admin_comment=f"{OTHERS} owner=2e")
+    watcher.slurm.queue = lambda: _same(  # type: ignore[method-assign]
+        replace(snapshot, jobs=(mine, theirs))
+    )
+    await watcher.poll()
+    assert (watcher.view.unmanaged.get(job_id) == STEERED_BY_ANOTHER) is is_left
+    assert (job_id in watcher.view.waiting) is not is_left
 
 
 async def test_a_job_from_a_clock_that_was_ahead_counts_as_submitted_now_and_stays_so(

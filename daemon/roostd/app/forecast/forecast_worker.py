@@ -4,6 +4,7 @@ The daemon starts it as `python -m roostd.app.forecast.forecast_worker`; see `wo
 the way the two talk.
 """
 
+import asyncio
 import gc
 import pickle
 import time
@@ -57,7 +58,9 @@ class ForecastWorker:
         """
         limit_s = _START_S + _MOST_BUDGETS * task.budget_s
         try:
-            found = await self._process.ask(task, limit_s)
+            message = await asyncio.to_thread(pickle.dumps, task)
+            answer = await self._process.exchange(message, limit_s)
+            found = await asyncio.to_thread(pickle.loads, answer)
         except TimeoutError as error:
             await self.stop()
             raise WorkerFailed(f"no answer in {limit_s:g} s") from error

@@ -11,6 +11,7 @@ from roost_engine.forecast.arrival_log import ArrivalLog
 from roost_engine.forecast.forecast import Forecast
 from roost_engine.forecast.survey import survey
 from roostd.app.forecast.forecast_worker import ForecastTask
+from roostd.ops.slices import Slices
 from roostd.state import DaemonState
 
 _log = structlog.get_logger(__name__)
@@ -25,7 +26,7 @@ class Forecaster:
     Args:
         state: the daemon's; receives the forecast.
         compute: plays the queue forward elsewhere.
-        correct: returns a forecast corrected by how wrong earlier ones were.
+        correct: returns a forecast corrected by how wrong earlier ones were; runs in a thread.
         on_forecast: called after each new forecast.
     """
 
@@ -57,13 +58,13 @@ class Forecaster:
         self._seed += 1
         try:
             engine, at_s = state.engine, state.clock.now_s()
-            for _ in self._log.observe(engine, at_s):
-                await asyncio.sleep(0)
+            await _with_pauses(self._log.observe(engine, at_s))
             snapshot = await _with_pauses(survey(engine, self._log, at_s))
             task = ForecastTask(
                 snapshot=snapshot, draws=eta.draws, budget_s=eta.budget_s, seed=self._seed
             )
-            state.forecast = self._correct(await self._compute(task))
+            found = await self._compute(task)
+            state.forecast = await asyncio.to_thread(self._correct, found)
         except RoostError as error:
             if not state.forecast_fault:
                 _log.warning("forecast_failed", error=str(error))
@@ -78,11 +79,12 @@ class Forecaster:
 
 
 async def _with_pauses(steps: Generator[None, None, _Result]) -> _Result:
-    """Run a generator to its end, with a turn for other tasks at each of its steps."""
+    """Run a generator to its end, in slices."""
+    slices = Slices()
     while True:
         try:
             next(steps)
         except StopIteration as end:
             result: _Result = end.value
             return result
-        await asyncio.sleep(0)
+        await slices.give_way()

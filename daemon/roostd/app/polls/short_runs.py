@@ -17,11 +17,11 @@ from typing import TypeAlias
 
 from roost_engine.domain.actions import Action
 from roost_engine.domain.events import Event, JobEnded, JobQueued, JobStarted
-from roost_engine.domain.model import JobId, JobSpec
+from roost_engine.domain.model import JobId
 from roost_slurm.text.squeue import QueuedJob
 from roost_slurm.text.stamp import parse_stamp
 from roostd.slurm.port import QueueSnapshot
-from roostd.slurm.queue_reading import ARRAY_IS_FULL, OPENED
+from roostd.slurm.queue_reading import ARRAY_IS_FULL, OPENED, has_one_gpu
 from roostd.slurm.queue_view import SlurmQueueView
 from roostd.state import DaemonState
 
@@ -120,8 +120,9 @@ class ShortRuns:
             if before:  # where Slurm did not answer, or a lease was renewed in that moment
                 leased = (job for job in jobs if _is_leased(job, snapshot.at_epoch_s))
                 known = before.difference(job.submission_number for job in leased)
-        _update(self._open, jobs, self.opened - known)
-        _update(self._close, jobs, before - self.opened)
+        own = [job for job in jobs if _is_own(job, view)]
+        _update(self._open, own, self.opened - known)
+        _update(self._close, own, before - self.opened)
         return self.opened != before
 
     def _may_open(self) -> bool:
@@ -143,10 +144,12 @@ class ShortRuns:
             spec = view.waiting.get(first)
             if spec is None:
                 reason = view.blocked.get(first) or view.unmanaged.get(first)
+                if reason == ARRAY_IS_FULL and number in self.opened:  # its user has edited it
+                    self._kinds.pop(number, None)
                 if reason in (ARRAY_IS_FULL, OPENED) and self._runs_short(number, now_s):
                     found.add(number)
             elif spec.binding:
-                if not _is_simple(spec) or job.restart_count:
+                if not has_one_gpu(spec) or job.restart_count or first in view.forgotten_on:
                     return None
                 self._kinds[number] = spec.user_id, spec.name, spec.partition
                 if not self._runs_short(number, now_s):
@@ -181,6 +184,15 @@ def _update(update: Update, jobs: Iterable[QueuedJob], numbers: frozenset[int]) 
         update(job_ids)
 
 
+def _is_own(job: QueuedJob, view: SlurmQueueView) -> bool:
+    """Whether a job is Roost's to lease: its user, or a reload, may have changed that."""
+    first = JobId(job.first_id)
+    spec = view.waiting.get(first)
+    if spec is not None:
+        return spec.binding
+    return view.unmanaged.get(first, OPENED) == OPENED
+
+
 def _is_leased(job: QueuedJob, at_epoch_s: float) -> bool:
     """Whether a lease, and not its user, keeps a job from starting for a while yet."""
     if not job.is_pending or (job.eligible_epoch_s or 0.0) < at_epoch_s + _RETRY_S:
@@ -192,9 +204,3 @@ def _is_leased(job: QueuedJob, at_epoch_s: float) -> bool:
 def _number(job_id: JobId) -> int:
     text = job_id.partition("_")[0]
     return int(text) if text.isdecimal() else -1  # what a reservation holds counts as a job
-
-
-def _is_simple(spec: JobSpec) -> bool:
-    """Whether a job has one GPU, to itself, and no preference among GPUs."""
-    has_one = all(shape.gpu_count == 1 for shape in spec.shapes)
-    return has_one and not (spec.shares_gpus or spec.fixed_indices or spec.preempts)

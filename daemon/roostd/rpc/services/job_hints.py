@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from heapq import nsmallest
 from itertools import chain
 
 from roost_engine.domain.errors import UnknownJob
@@ -34,14 +35,16 @@ def unknown_job(
             "Roost knows a part of a heterogeneous job by a number of its own, which"
             f" squeue -j {part[1]} -o '%i %A' prints",
         )
-    tasks = _tasks(state, job_id) if _NUMBER.fullmatch(job_id) else []
+    tasks = _tasks(state, job_id) if _NUMBER.fullmatch(job_id) else set[JobId]()
     reported = state.reported_runs.get(JobId(job_id)) if sees_all and not tasks else None
     if reported is not None:
         return UnknownJob(job_id, _hooks_only(job_id, reported, state.clock.now_s()))
-    if not tasks or not is_visible(tasks[0]):
+    # Not sorted: that takes 20 ms for 15,000 tasks.
+    lowest = nsmallest(_NAMED_COUNT, tasks, key=lambda task: (len(task), task))
+    if not lowest or not is_visible(lowest[0]):
         return UnknownJob(job_id)
-    named = ", ".join(tasks[:_NAMED_COUNT])
-    more = f" and {len(tasks) - _NAMED_COUNT} more" if len(tasks) > _NAMED_COUNT else ""
+    named = ", ".join(lowest)
+    more = f" and {len(tasks) - len(lowest)} more" if len(tasks) > len(lowest) else ""
     return UnknownJob(job_id, f"it is an array; ask for a task of it: {named}{more}")
 
 
@@ -56,8 +59,8 @@ def _hooks_only(job_id: str, reported: ReportedRun, now_s: float) -> str:
     )
 
 
-def _tasks(state: DaemonState, array: str) -> list[JobId]:
-    """Return the known tasks of an array, the lowest first."""
+def _tasks(state: DaemonState, array: str) -> set[JobId]:
+    """Return the known tasks of an array."""
     head = f"{array}_"
     # A task that is left to Slurm may be known to the engine too.
     known = chain(
@@ -66,5 +69,4 @@ def _tasks(state: DaemonState, array: str) -> list[JobId]:
         state.unmanaged_reasons,
         state.left_queue,
     )
-    found = {job_id for job_id in known if job_id.startswith(head)}
-    return sorted(found, key=lambda job_id: (len(job_id), job_id))
+    return {job_id for job_id in known if job_id.startswith(head)}

@@ -1,5 +1,6 @@
 """Forecasts in the daemon: when they are made, and what is left when they fail."""
 
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,20 @@ async def test_a_turn_forecasts_every_job_with_the_numbers_of_the_configuration(
     assert len(parts.state.forecast.jobs) == 250
     await forecaster.turn()
     assert [task.seed for task in worker.tasks] == [1, 2]
+
+
+async def test_a_forecast_is_corrected_beside_the_loop() -> None:
+    """Correcting 15,000 jobs takes more than a turn may."""
+    parts, threads = crowded(), list[threading.Thread]()
+
+    def correct(found: Forecast) -> Forecast:
+        threads.append(threading.current_thread())
+        return found
+
+    await Forecaster(parts.state, FakeWorker().compute, correct).turn()
+    assert parts.state.forecast is not None
+    assert len(threads) == 1
+    assert threads[0] is not threading.main_thread()
 
 
 async def test_the_last_forecast_stays_when_the_worker_fails() -> None:

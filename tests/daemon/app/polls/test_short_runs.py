@@ -1,6 +1,7 @@
 """Short jobs of one GPU are Slurm's to start while no other job waits."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,9 +9,10 @@ from tests.daemon.app.parts import Parts
 from tests.daemon.slurm.watcher import Watcher
 
 from roost_engine.domain.events import JobEnded, JobQueued, JobStarted
-from roost_engine.domain.model import JobId, NodeName
+from roost_engine.domain.model import JobId, NodeName, NodeShare
 from roost_engine.testing.builders import job
 from roostd.app.polls.short_runs import ShortRuns
+from roostd.config.config import Mode
 from roostd.slurm.queue_reading import OPENED
 from roostd.slurm.queue_view import SiteView
 from roostd.state import ReportedRun
@@ -247,3 +249,66 @@ async def test_a_held_job_is_said_to_be_held_and_opened_once_it_waits_again() ->
     site.queue.slurm.hold(job_id, release=True)
     await site.poll()
     assert site.short_runs.opened == {int(job_id)}
+
+
+async def test_a_job_that_its_user_edits_to_more_gpus_is_placed_by_roost() -> None:
+    site = Site()
+    await site.run(1.0)
+    other, edited = site.submit(), site.submit()
+    await site.poll()
+    site.queue.slurm.update(edited, TresPerJob="gres:gpu:2")
+    assert await site.poll()
+    assert site.closed == [other, edited]
+    await site.poll()
+    assert edited in site.queue.view.waiting
+    assert not site.short_runs.opened
+
+
+async def test_a_full_array_that_its_user_edits_to_more_gpus_is_leased_again() -> None:
+    site = Site()
+    await site.run(1.0)
+    tasks = site.queue.slurm.submit(gpus=1, array=range(4), task_limit=1)
+    await site.poll()
+    assert site.opened == list(tasks)
+    site.queue.slurm.update(tasks[0], StartTime="now")
+    site.parts.clock.at_s += 2.0
+    await site.poll()
+    for task in tasks:
+        site.queue.slurm.update(task, TresPerJob="gres:gpu:2")
+    site.closed.clear()
+    assert await site.poll()
+    assert site.closed == list(tasks[1:])
+    assert not await site.poll()
+    assert not site.short_runs.opened
+
+
+async def test_a_job_whose_partition_is_no_longer_enforced_gets_no_lease() -> None:
+    site = Site()
+    await site.run(1.0)
+    job_id = site.submit()
+    await site.poll()
+    await site.poll()
+    site.queue.reader = replace(site.queue.reader, mode_of=lambda partition: Mode.SHADOW)
+    site.queue.view = replace(site.queue.view, reads={})  # as after a reload; see read_anew
+    assert await site.poll()
+    assert not site.short_runs.opened
+    assert job_id in site.queue.view.waiting
+    assert not site.closed
+
+
+async def test_a_job_whose_start_slurm_has_forgotten_is_placed_by_roost() -> None:
+    """The node takes the job for running still."""
+    site = Site()
+    await site.run(1.0)
+    job_id = site.submit()
+    await site.poll()
+    await site.poll()
+    share = NodeShare(node=NodeName("n1"), gpu_indices=(0,), cpu_count=1)
+    view = site.queue.view
+    site.queue.view = replace(view, unmanaged={}, running={job_id: (share,)})
+    assert await site.poll()
+    assert site.closed == [job_id]
+    site.parts.clock.at_s += 2.0
+    await site.poll()
+    assert not site.short_runs.opened
+    assert site.queue.view.waiting[job_id].excluded_nodes == ("n1",)

@@ -462,6 +462,28 @@ async def test_the_tasks_of_one_array_make_a_long_queue(
     assert site.watch.is_queue_long == is_long
 
 
+async def test_the_end_of_a_long_queue_is_read_beside_the_loop(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An array of 15,000 tasks that is cancelled is as long to read as one that waits."""
+    threads = list[threading.Thread]()
+
+    def read(*args: Any) -> SlurmQueueView:
+        threads.append(threading.current_thread())
+        return view(*args)
+
+    monkeypatch.setattr(snapshot_reading, "LONG_QUEUE", 20)
+    monkeypatch.setattr(snapshot_reading, "view", read)
+    job_ids = site.slurm.submit(gpus_per_node=8, array=range(30))
+    await site.look()
+    for job_id in job_ids:
+        site.slurm.end(job_id)
+    await site.look()
+    await site.look()
+    main = threading.main_thread()
+    assert [thread is main for thread in threads] == [False, False, True]
+
+
 async def test_a_crowd_is_looked_at_less_often(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     await site.look()
     monkeypatch.setattr(site.watch, "_show", lambda look: _work(0.05))
