@@ -87,6 +87,21 @@ def test_features_by_hand() -> None:
     assert len(CLUSTER_COLUMNS) == 3
 
 
+def test_what_is_expected_of_a_job_is_that_of_its_arrival_and_its_due_time_follows_trust() -> None:
+    predictors = Predictors()
+    expectations = Expectations(predictors)
+    early, late = (waiting(job(name, gpus=2, submit_s=0.0)) for name in ("early", "late"))
+    expectations.note(early, 0.0)
+    before = expectations.of(early, 0.0)
+    for number in range(50):
+        predictors.history.add(job(f"ended{number}", gpus=2), 10 * before.expected_s, 0.0)
+    assert expectations.of(early, 60.0) == before
+    assert expectations.of(late, 60.0).expected_s > 2 * before.expected_s
+    assert before.due_s > 0.0
+    predictors.skill.trust_frac = 0.0
+    assert expectations.of(early, 60.0).due_s == 0.0  # as the job came
+
+
 def test_an_empty_cluster_has_no_free_gpus() -> None:
     view = QueueView(jobs=[waiting(job("1"))], cluster=Cluster(), at_s=0.0)
     assert cluster_features(view)[0] == 0.0

@@ -222,7 +222,8 @@ class _Follower:
         # The places in Slurm's order are those among all waiting jobs, so all of these are seen.
         seen = [started, *list(self._waiting.values())[:_QUEUE_LIMIT]]
         place_of = {record.job_id: place for place, record in enumerate(seen)}
-        found = job_features(QueueView(jobs=seen, cluster=Cluster(), at_s=at_s), self._expectations.of)
+        view = QueueView(jobs=seen, cluster=Cluster(), at_s=at_s)
+        found = job_features(view, self._expectations.of)
         for number in chosen.tolist():
             self._pairs.append((found[0], found[place_of[others[number].job_id]]))
 
