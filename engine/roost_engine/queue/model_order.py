@@ -1,7 +1,8 @@
 """The order that a model makes: it reads features of all waiting jobs and ranks them at once.
 
-What an operator has put first or last stays so, and a job that has waited longer than `DUE_S` goes
-before every job that has not, whatever the model says. Page: docs/policies.md.
+What an operator has put first or last stays so, and a job that has waited longer than the window of
+the learned order goes before every job that has not, whatever the model says. Page:
+docs/policies.md.
 """
 
 from collections.abc import Mapping, Sequence
@@ -39,7 +40,6 @@ JOB_COLUMNS = (
 CLUSTER_COLUMNS = ("free_frac", "queued_log", "demand_log")
 """What a model may read of the cluster, see `cluster_features`."""
 
-DUE_S = 6 * 86_400.0
 _DAY_S = 86_400.0
 _REFRESH_S = 60.0
 _MOST_REMEMBERED = 20_000
@@ -108,24 +108,34 @@ class Expectations:
     def __init__(self, predictors: Predictors) -> None:
         self._predictors = predictors
         self._order = LearnedOrder(LearnedOrderConfig(), predictors)
-        self._times: dict[JobId, RunTimes] = {}  # the latest last
+        # By job, the latest last: its run times and its window.
+        self._noted: dict[JobId, tuple[RunTimes, float]] = {}
 
-    def note(self, job: JobRecord, at_s: float) -> RunTimes:
+    def note(self, job: JobRecord, at_s: float) -> tuple[RunTimes, float]:
         """Ask what is expected of a job that was queued, and note it for trust and the backlog."""
         times = self._predictors.run_times(job, at_s)
-        self._predictors.backlog.wait(job.job_id, job.spec.gpu_count * times.rest_s())
+        backlog = self._predictors.backlog
+        backlog.wait(job.job_id, job.spec.gpu_count * times.rest_s())
         if times.age_s <= 0.0:
             self._predictors.skill.expect(job.job_id, times.rest_s())
-        self._times.pop(job.job_id, None)
-        self._times[job.job_id] = times
-        if len(self._times) > _MOST_REMEMBERED:
-            del self._times[next(iter(self._times))]
-        return times
+        self._noted.pop(job.job_id, None)
+        found = self._noted[job.job_id] = (
+            times,
+            self._order.window_s(backlog.drain_of_s(job.job_id)),
+        )
+        if len(self._noted) > _MOST_REMEMBERED:
+            del self._noted[next(iter(self._noted))]
+        return found
 
     def of(self, job: JobRecord, at_s: float) -> Known:
         """Return what is expected of a waiting job."""
-        times = self._times.get(job.job_id) or self.note(job, at_s)
-        return Known(times.rest_s(), times.job_count, self._order.due_by(job.spec, times))
+        times, window_s = self._noted.get(job.job_id) or self.note(job, at_s)
+        due_s = self._order.due_by(job.spec, times, window_s)
+        return Known(times.rest_s(), times.job_count, due_s)
+
+    def window_s(self, job: JobRecord, at_s: float) -> float:
+        """Return how long a waiting job may be overtaken in the learned order."""
+        return (self._noted.get(job.job_id) or self.note(job, at_s))[1]
 
 
 class ModelOrder:
@@ -149,8 +159,9 @@ class ModelOrder:
         jobs = job_features(view, self._expectations.of)[:, self._jobs]
         cluster = cluster_features(view)[self._cluster]
         ranks = self._model.rank(jobs, cluster).tolist()
+        window_s = self._expectations.window_s
         keyed = sorted(
-            (_key(job, rank, view.at_s), job.job_id)
+            (_key(job, rank, view.at_s - window_s(job, view.at_s)), job.job_id)
             for job, rank in zip(view.jobs, ranks, strict=True)
         )
         return [job_id for _, job_id in keyed]
@@ -164,8 +175,8 @@ class ModelOrder:
         self._expectations.note(job, at_s)
 
 
-def _key(job: JobRecord, rank: float, at_s: float) -> SortKey:
-    is_due = at_s - job.queued_s > DUE_S
+def _key(job: JobRecord, rank: float, due_s: float) -> SortKey:
+    is_due = job.queued_s < due_s
     place = (0, job.queued_s) if is_due else (1, -rank)
     return -job.spec.precedence, *place, *submission_key(job.spec)
 

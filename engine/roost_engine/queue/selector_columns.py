@@ -29,7 +29,7 @@ JOB_NUMBERS = (
     "has_limit",
     "ln_ran",  # before it was stopped
     "ln_waited",
-    "ln_trusted_due",  # seconds until it is due in the learned order, by queue and trust as of now
+    "ln_trusted_due",  # seconds until it is due in the learned order, by trust as of now
     "waited_per_rest",
     "fits",  # whether some of its shapes has free GPUs now; CPUs and memory are not counted
     "of_free",  # GPUs, as a share of the free ones

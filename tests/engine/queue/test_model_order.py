@@ -12,7 +12,6 @@ from roost_engine.policies.protocols import QueueMark, QueueView
 from roost_engine.prediction.predictors import Predictors
 from roost_engine.queue.model_order import (
     CLUSTER_COLUMNS,
-    DUE_S,
     JOB_COLUMNS,
     Expectations,
     Floats,
@@ -25,6 +24,7 @@ from roost_engine.scoring.heuristic import HeuristicScore
 from roost_engine.testing.builders import EngineHarness, job, node, shape, waiting
 
 HOUR_S = 3600.0
+LONG_S = 1e9  # longer than the window of any queue here
 
 
 class Largest:
@@ -119,13 +119,13 @@ def test_a_model_reads_its_own_columns_and_ranks_the_highest_first() -> None:
 
 def test_what_an_operator_put_first_and_what_is_due_goes_before_the_models_first() -> None:
     jobs = [
-        waiting(job("large", gpus=8), queued_s=DUE_S),
+        waiting(job("large", gpus=8), queued_s=LONG_S),
         waiting(job("old"), queued_s=-2.0),
         waiting(job("older"), queued_s=-3.0),
-        waiting(replace(job("first"), precedence=1), queued_s=DUE_S),
+        waiting(replace(job("first"), precedence=1), queued_s=LONG_S),
         waiting(replace(job("last", gpus=8), precedence=-1), queued_s=-4.0),
     ]
-    view = QueueView(jobs=jobs, cluster=Cluster(), at_s=DUE_S)
+    view = QueueView(jobs=jobs, cluster=Cluster(), at_s=LONG_S)
     order = ModelOrder(Largest(), Predictors())
     assert order.rank(view) == ["first", "older", "old", "large", "last"]
 
