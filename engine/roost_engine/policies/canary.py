@@ -23,10 +23,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roost_engine.domain.model import JobId, JobSpec
+from roost_engine.job_record import JobRecord
 from roost_engine.policies.protocols import (
     BoundedOrder,
     GatePolicy,
     GateVerdict,
+    NotedOrder,
     Offer,
     OrderPolicy,
     QueueMark,
@@ -94,6 +96,12 @@ class CanaryOrder:
             return ranked
         swapped = (job_id for job_id in self._candidate.rank(view) if job_id in chosen)
         return [next(swapped) if job_id in chosen else job_id for job_id in ranked]
+
+    def note(self, job: JobRecord, at_s: float) -> None:
+        """See NotedOrder."""
+        for order in (self._active, self._candidate):
+            if isinstance(order, NotedOrder):
+                order.note(job, at_s)
 
     def is_outdated(self, ranked: QueueMark, now: QueueMark) -> bool:
         """See RefreshedOrder: either order may ask for it."""

@@ -99,6 +99,14 @@ class BoundedOrder(OrderPolicy, Protocol):
 
 
 @runtime_checkable
+class NotedOrder(OrderPolicy, Protocol):
+    """An order without keys that is shown each job when it is queued, long before it may rank."""
+
+    def note(self, job: JobRecord, at_s: float) -> None:
+        """Note what is expected of a job that was queued, queued again or changed."""
+
+
+@runtime_checkable
 class RefreshedOrder(OrderPolicy, Protocol):
     """An order that says when to ask it again; others are asked whenever a job is queued."""
 

@@ -33,6 +33,7 @@ from roost_engine.policies.protocols import (
     GatePolicy,
     GateVerdict,
     KeyedOrder,
+    NotedOrder,
     Offer,
     OrderPolicy,
     QueueMark,
@@ -165,6 +166,7 @@ class OrderSlot(PolicySlot):
         self._policy = policy
         self._keyed = policy if isinstance(policy, KeyedOrder) else None
         self.is_keyed = self._keyed is not None
+        self._noted = policy if isinstance(policy, NotedOrder) else None
         self._refreshed = policy if isinstance(policy, RefreshedOrder) else None
         self._rekeyed = policy if isinstance(policy, RekeyedOrder) else None
         self.longest_wait_s = policy.longest_wait_s if isinstance(policy, BoundedOrder) else inf
@@ -173,7 +175,9 @@ class OrderSlot(PolicySlot):
 
     def key(self, job: JobRecord, at_s: float) -> SortKey:
         """Return what to sort a job by; jobs whose key failed come last, in Slurm's order."""
-        keyed = self._keyed
+        keyed, noted = self._keyed, self._noted
+        if noted is not None:
+            self.ask(lambda: noted.note(job, at_s), lambda: None)
         if keyed is None:
             return ()
         if self._trusted:

@@ -14,6 +14,7 @@ from roost_engine.domain.errors import PolicyError
 from roost_engine.domain.model import JobId
 from roost_engine.domain.tier import Tier
 from roost_engine.gate.dally import DallyConfig
+from roost_engine.job_record import JobRecord
 from roost_engine.plugins.plugins import Canary, Models, Plugins
 from roost_engine.plugins.stacks import OrderKind
 from roost_engine.policies.canary import (
@@ -94,6 +95,23 @@ def test_an_order_is_asked_again_when_either_side_wants_it_or_a_job_came() -> No
     assert not order.is_outdated(start, QueueMark(1, 0, 0, 30.0))
     assert order.is_outdated(start, QueueMark(1, 0, 0, 60.0))
     assert order.is_outdated(start, QueueMark(2, 0, 0, 1.0))
+
+
+def test_both_orders_are_shown_a_job_that_is_queued() -> None:
+    class Noting(Backwards):
+        def __init__(self) -> None:
+            self.noted = list[JobId]()
+
+        def note(self, job: JobRecord, at_s: float) -> None:
+            self.noted.append(job.job_id)
+
+    active, candidate = Noting(), Noting()
+    for order in (
+        CanaryOrder(active, candidate, HALF),
+        CanaryOrder(PriorityOrder(), candidate, HALF),
+    ):
+        order.note(view(OUT).jobs[0], 0.0)
+    assert (active.noted, candidate.noted) == (["0"], ["0", "0"])
 
 
 class Closed:
