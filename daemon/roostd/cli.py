@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from roost_engine.domain.errors import ConfigError, RoostError
+from roost_formats.yaml.tree import KeyPath
 from roost_slurm.program import EXIT_NOT_READ, output_may_be_cut
 from roost_slurm.version_option import ShowVersion
 from roostd.config.loaded_config import DEFAULT_FILE, LoadedConfig, load_config
@@ -20,6 +21,7 @@ from roostd.config.speed_file import load_speeds
 from roostd.config.values import NO_MODEL
 from roostd.ops.grpc_environment import prepare_grpc
 
+_OTHER_MODEL = "name another model, or none"
 EXIT_OK, EXIT_FAILED, EXIT_CONFIG, EXIT_LOCKED = 0, 1, 2, 3
 
 
@@ -68,6 +70,8 @@ def _check(loaded: LoadedConfig, file: Path | None, arguments: argparse.Namespac
         return EXIT_CONFIG
     if arguments.show:
         _show(loaded)
+    for path, text in loaded.config.choice.unused():
+        print(f"note: {_with_source(loaded, path, text)}", file=sys.stderr)
     for note in loaded.config.choice.notes():
         print(f"note: {note}", file=sys.stderr)
     if file is not None and not any(
@@ -108,18 +112,17 @@ def _model_faults(loaded: LoadedConfig) -> Iterator[str]:
         from roost_formats.models.run_times import load_run_time_model
 
         if (fault := load_run_time_model(model)[1]) is not None:
-            yield _with_source(loaded, key, fault)
+            yield _with_source(loaded, key, f"{fault}; {_OTHER_MODEL}")
     score, key = loaded.config.policy.model, ("policy", "model")
     if score is not None and Path(score).is_absolute():
         from roost_formats.models.score import load_score_policy
 
         if (fault := load_score_policy(score)[1]) is not None:
-            yield _with_source(loaded, key, fault)
+            yield _with_source(loaded, key, f"{fault}; {_OTHER_MODEL}")
 
 
-def _with_source(loaded: LoadedConfig, key: tuple[str, str], fault: str) -> str:
-    source = loaded.sources.get(key, "default")
-    return f"{source}: {'.'.join(key)}: {fault}; name another model, or none"
+def _with_source(loaded: LoadedConfig, key: KeyPath, text: str) -> str:
+    return f"{loaded.sources.get(key, 'default')}: {'.'.join(key)}: {text}"
 
 
 def _serve(loaded: LoadedConfig, file: Path | None, flags: Sequence[str]) -> int:

@@ -106,6 +106,17 @@ def test_check_config_is_silent_about_a_right_file(
     assert capsys.readouterr() == ("", "")
 
 
+def test_check_config_notes_numbers_that_have_no_effect(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "a.yaml"
+    file.write_text("mode: shadow\npreemption:\n  kind: none\n  patience_s: 5\n")
+
+    assert main(["check-config", str(file)]) == EXIT_OK
+    note = f"note: {file}:4: preemption.patience_s: no effect with kind none; remove it, or set"
+    assert note in capsys.readouterr().err
+
+
 def test_check_config_says_that_a_file_sets_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

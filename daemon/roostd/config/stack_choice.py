@@ -41,6 +41,8 @@ _OF_KIND: Mapping[OrderKind, tuple[str, ...]] = {
     OrderKind.KNOWN_LEFT: _OF_KNOWN_LEFT,
 }
 _NETWORK_ONLY = ("patience_s", "restart_s", "cooldown_s", "budget_per_hour", "moves")
+_OF_SEPARATE = ("restart_s", "cooldown_s", "budget_per_hour")  # sharing.separate has these too
+_OF_EVERY_GATE = ("kind", "speeds")
 
 
 def known_stack(name: str) -> str:
@@ -201,6 +203,34 @@ class StackChoice:
                 f"{longest_s:.0f} is not less than engine.gate_longest_s, {most_s:.0f}: lower it,"
                 " raise engine.gate_longest_s, or set gate.kind: open",
             )
+
+    def unused(self) -> Iterator[tuple[KeyPath, str]]:
+        """Yield the settings that have no effect, each with the reason and the cure.
+
+        These are no errors: `gate.kind: open` and `preemption.kind: none` are what an operator sets
+        in a hurry, and the numbers stay for the way back.
+        """
+        stack = self.in_effect
+        if stack.preemption is PreemptionKind.NONE:
+            for name in (*_NETWORK_ONLY, "lease_s"):
+                is_read = self.separates and name in _OF_SEPARATE
+                if not is_read and _is_chosen(self.preemption, name, self.preemption.kind):
+                    cure = "remove it, or set preemption.kind"
+                    yield ("preemption", name), f"no effect with kind none; {cure}"
+        for name in GateSection.model_fields:
+            if self._gate_reads(stack, name) or not _is_chosen(self.gate, name, self.gate.kind):
+                continue
+            cure = "remove it, or set gate.kind: delay or uplink-delay"
+            if name == "uplink_frac":
+                cure = "remove it, or set gate.kind: uplink-delay"
+            yield ("gate", name), f"no effect with kind {stack.gate}; {cure}"
+
+    def _gate_reads(self, stack: Stack, name: str) -> bool:
+        if name in _OF_EVERY_GATE:
+            return True
+        if name == "uplink_frac":
+            return stack.gate is GateKind.UPLINK_DELAY
+        return stack.gate in _TIMED
 
     def notes(self) -> Iterator[str]:
         """Yield what an operator should know of a stack that a figure made attractive."""

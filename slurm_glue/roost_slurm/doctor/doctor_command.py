@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from roost_slurm.doctor.doctor import Check, Level, ThisMachine, examine, look, roles
+from roost_slurm.doctor.doctor_files import versions
 from roost_slurm.doctor.doctor_node import EVERYWHERE, NODE
 from roost_slurm.doctor.doctor_slurm import CONTROLLER
 
@@ -59,4 +60,6 @@ def _checks(found_roles: tuple[str, ...]) -> tuple[Check, ...]:
         checks += CONTROLLER
     if "node" in found_roles:
         checks += [check for check in NODE if check not in checks]
+    if found_roles:
+        checks.append(versions)
     return tuple(checks)

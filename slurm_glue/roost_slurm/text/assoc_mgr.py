@@ -17,7 +17,7 @@ _QOS = re.compile(r"QOS=(.*?)\(\d+\) UsageRaw=")
 _ASSOCIATION = re.compile(
     r"ClusterName=\S* Account=([^=]*) UserName=([^=]*) Partition=(\S*) Priority="
 )
-_USER = re.compile(r".*\((\d{1,10})\)")
+_USER = re.compile(r"(.*)\((\d{1,10})\)")
 _PARENT = re.compile(r" ParentAccount=([^=]*)\(\d{1,20}\) ")
 _PAIR = re.compile(r" ([A-Za-z]+)=(\S*)")
 _BUDGET = re.compile(r"(?:(?<=,)|^)([^=,]+)=(\d{1,20})\((\d{1,20}(?:\.\d+)?)\)")
@@ -103,7 +103,7 @@ class Association:
     """An account, or a user in an account, perhaps in one partition only.
 
     Attributes:
-        user_id: None: the account itself.
+        user_id, user_name: None and "": the account itself.
         partition: "" for all that have no association of their own.
         parent: account above; "" for the root account and for users, whose parent is `account`.
         max_job_count: running jobs of one user; None: no limit.
@@ -113,6 +113,7 @@ class Association:
 
     account: str
     user_id: int | None = None
+    user_name: str = ""
     partition: str = ""
     parent: str = ""
     group: GroupLimits = field(default_factory=GroupLimits)
@@ -189,7 +190,8 @@ def _association(line: str) -> Association | None:
     row = dict(_PAIR.findall(line[match.end() :]))
     return Association(
         account=match[1],
-        user_id=int(user[1]) if user else None,
+        user_id=int(user[2]) if user else None,
+        user_name=user[1] if user else "",
         partition=match[3],
         parent=parent[1] if parent else "",
         group=_group(row),
@@ -250,7 +252,7 @@ def _minutes_used(records: str, suffix: str) -> dict[int | str, dict[str, float]
         budgets = _budgets(row.get(f"MaxTRESRunMins{suffix}", ""))
         user = _USER.fullmatch(owner)
         if budgets and (user or suffix == "PA"):
-            key = int(user[1]) if user and suffix == "PU" else owner
+            key = int(user[2]) if user and suffix == "PU" else owner
             found[key] = {name: budget.used for name, budget in budgets.items()}
     return found
 

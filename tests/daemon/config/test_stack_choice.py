@@ -96,6 +96,51 @@ def test_a_stack_that_may_stop_no_job_is_noted() -> None:
         assert not list(quiet.choice.notes())
 
 
+@pytest.mark.parametrize(
+    ("settings", "unused"),
+    [
+        ({}, {}),
+        ({"preemption": {"kind": "network", "patience_s": 5.0}}, {}),
+        (
+            {"preemption": {"kind": "none", "patience_s": 600.0, "lease_s": 5.0, "qos": ["low"]}},
+            {
+                "preemption.patience_s": "no effect with kind none; remove it, or set"
+                " preemption.kind",
+                "preemption.lease_s": "no effect with kind none; remove it, or set preemption.kind",
+            },
+        ),
+        (
+            {
+                "preemption": {"kind": "none", "cooldown_s": 5.0},
+                "sharing": {"enabled": True, "separate": True, "pairs": "/a.csv"},
+                "partitions": {"a": {"preemption": True}},
+            },
+            {},
+        ),
+        (
+            {"gate": {"kind": "open", "longest_s": 900.0, "speeds": "/a.csv"}},
+            {
+                "gate.longest_s": "no effect with kind open; remove it, or set gate.kind: delay or"
+                " uplink-delay"
+            },
+        ),
+        (
+            {"gate": {"kind": "delay", "uplink_frac": 0.2, "delay_weight": 2.0}},
+            {
+                "gate.uplink_frac": "no effect with kind delay; remove it, or set gate.kind:"
+                " uplink-delay"
+            },
+        ),
+        ({"gate": {"kind": "uplink-delay", "uplink_frac": 0.2}}, {}),
+    ],
+)
+def test_settings_of_another_kind_are_named(
+    settings: dict[str, object], unused: dict[str, str]
+) -> None:
+    found = config(**settings).choice.unused()
+    assert {".".join(path): text for path, text in found} == unused
+
+
 def test_settings_show_the_part_of_the_stack_and_where_it_comes_from(tmp_path: Path) -> None:
     file = tmp_path / "roostd.yaml"
     file.write_text("stack: roost\ngate: {kind: open}\norder: {kind: null}\n", encoding="utf-8")

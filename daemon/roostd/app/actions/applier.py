@@ -381,7 +381,7 @@ class Applier:
                     self._pinned.pop(job_id, None)
                 raise
             self._pinned.pop(job_id, None)
-            self._unstarted.note_unpin(job_id)
+            self._unstarted.note_unpin(job_id, reason)
             _log.warning("job_unpinned", job_id=job_id, slurm_reason=reason)
 
     async def _restore_request(self, job_id: JobId) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from roost_engine.domain.actions import Place
 from roost_engine.domain.model import JobId
+from roostd.slurm.rules.held_back import NO_SUCH_GPUS
 from roostd.state import DaemonState
 
 _AVOIDED_S = 60.0
@@ -34,14 +35,21 @@ class UnstartedPins:
         """Note that Slurm has taken a pin by which it can start the job at once."""
         self._pins[action.job_id] = _Pin(action, self._state.clock.now_s())
 
-    def note_unpin(self, job_id: JobId) -> None:
+    def note_unpin(self, job_id: JobId, reason: str = "") -> None:
         """Have a job avoid the nodes of a pin that is taken back because it did not start.
 
         Unless it had no other place when it was placed there: then it is tried there again.
+
+        Args:
+            job_id: the job's.
+            reason: why it waited, by Slurm's word.
         """
         pin, now_s = self._pins.pop(job_id, None), self._state.clock.now_s()
         # The engine's time runs from its decision on; a pin takes a part of it.
-        if pin is None or now_s - pin.at_s < self._state.config.engine.start_timeout_s / 2:
+        if pin is None:
+            return
+        is_early = now_s - pin.at_s < self._state.config.engine.start_timeout_s / 2
+        if is_early and reason != NO_SUCH_GPUS:
             return
         nodes = frozenset(pin.action.placement.nodes)
         others = (other.nodes for other in pin.action.decision.get().candidates)

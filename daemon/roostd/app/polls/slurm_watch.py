@@ -17,6 +17,7 @@ from roost_slurm.text.versions import UnknownVersion, traits_of, untried
 from roostd.app.decision.earlier_waits import since_submission
 from roostd.app.polls import snapshot_reading
 from roostd.app.polls.awaited_changes import AwaitedChanges
+from roostd.app.polls.held_pins import HeldPins
 from roostd.app.polls.job_readings import job_reader, settings_of_reads
 from roostd.app.polls.leased_jobs import LeasedJobs
 from roostd.app.polls.node_returns import NodeReturns
@@ -94,6 +95,7 @@ class SlurmWatch:
         self._priorities = SeenPriorities()
         self._limits = SeenLimits()
         self._handed_over: dict[JobId, str] = {}
+        self._held_pins = HeldPins(state, emit, self.hand_over)
         self._poll_count, self._polled = 0, asyncio.Event()
         self.clock_was_set = asyncio.Event()
         state.ask_slurm = self.poll_now
@@ -283,6 +285,7 @@ class SlurmWatch:
         self._state.share_count = self._limits.share_count
         for event in reading.events:
             self._emit(since_submission(event) if is_first else event)
+        self._held_pins.see(snapshot.jobs)
 
     def _note_priorities(self, rules: SiteRules, is_first: bool) -> None:
         """Find the jobs that people have put first or last since the last poll."""

@@ -16,7 +16,7 @@ from roost_slurm.text.stamp import parse_stamp
 from roostd.slurm.rules.reasons import ReasonClass, reason_class
 from roostd.slurm.rules.site_rules import SiteRules
 
-_NO_SUCH_GPUS = "BadConstraints"
+NO_SUCH_GPUS = "BadConstraints"
 RETRY_S = 5.0
 
 Kin: TypeAlias = tuple[int, str, str, str, str]  # user, account, QoS, partition, licenses
@@ -123,4 +123,4 @@ def is_held_by_pin(reason: str, admin_comment: str) -> bool:
     It is as if a user held it, but the next pin, or taking this one back, ends that: any update of
     its nodes or its begin gives it a priority again (22.05, measured).
     """
-    return reason == _NO_SUCH_GPUS and is_pinned_comment(admin_comment)
+    return reason == NO_SUCH_GPUS and is_pinned_comment(admin_comment)

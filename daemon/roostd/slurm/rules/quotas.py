@@ -128,6 +128,11 @@ class QuotaRules:
         """Return a job's association and the accounts above it."""
         return tuple(self._accounting.chain(job.account, job.user_id, job.partition))
 
+    def _user_of(self, job: QueuedJob) -> str:
+        """Return a job's user as people and Slurm name it."""
+        names = (one.user_name for one in self.associations(job))
+        return _user(next(filter(None, names), ""), job.user_id)
+
     def _shares(self, job: QueuedJob) -> Iterator[Share]:
         yield from self._of_licenses(job)
         if not self._scheduling.enforces_limits:
@@ -154,7 +159,7 @@ class QuotaRules:
     def _of_qos(self, qos: Qos, job: QueuedJob) -> Iterator[Share]:
         yield from self._of_group("QOS", qos.name, qos.group, job)
         owners: tuple[tuple[str, GroupLimits, str, int | str], ...] = (
-            ("PerUser", qos.per_user, f"{qos.name} uid={job.user_id}", job.user_id),
+            ("PerUser", qos.per_user, f"{qos.name} {self._user_of(job)}", job.user_id),
             ("PerAccount", qos.per_account, f"{qos.name} account={job.account}", job.account),
         )
         for suffix, limits, whose, owner in owners:
@@ -172,7 +177,7 @@ class QuotaRules:
     def _of_association(
         self, one: Association, job: QueuedJob, factor: float, *, is_own: bool
     ) -> Iterator[Share]:
-        user = "" if one.user_id is None else f" uid={one.user_id}"
+        user = "" if one.user_id is None else f" {_user(one.user_name, one.user_id)}"
         whose = f"{one.account}{user}{one.partition and ' partition=' + one.partition}"
         yield from self._of_group("Assoc", whose, one.group, job, factor)
         if is_own and one.max_job_count is not None:
@@ -209,6 +214,10 @@ def _nodes_of(job: QueuedJob) -> Iterable[str]:
         return expand(job.nodes)
     except HostlistError:
         return ()
+
+
+def _user(name: str, user_id: int) -> str:
+    return f"user={name}" if name else f"uid={user_id}"
 
 
 def _minutes_of(

@@ -6,6 +6,7 @@ from tests.daemon.app.applied_site import NODES, Site
 from roost_engine.domain.actions import Place
 from roost_engine.domain.model import JobId
 from roostd.app.actions.unstarted_pins import UnstartedPins
+from roostd.slurm.rules.held_back import NO_SUCH_GPUS
 
 FULL_S = 10.0  # engine.start_timeout_s
 
@@ -47,6 +48,12 @@ def test_a_pin_that_is_taken_back_early_says_nothing_of_the_node(pins: Pins) -> 
     pins.note_pin(pins.place)
     pins.note_unpin(pins.job_id)
     assert pins.avoided(0.0) == {}
+
+
+def test_a_job_avoids_the_node_of_a_pin_that_slurm_holds_at_once(pins: Pins) -> None:
+    pins.note_pin(pins.place)
+    pins.note_unpin(pins.job_id, NO_SUCH_GPUS)
+    assert pins.avoided(0.0) == {pins.job_id: set(pins.place.placement.nodes)}
 
 
 def test_a_job_that_has_started_avoids_nothing(pins: Pins, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -49,7 +49,7 @@ def test_counted_usage_is_slurmctlds_own(release: str) -> None:
         whose, _, tres = rest.rpartition(" ")
         if name == "QOSGrpTRES":
             record = rf"^QOS={whose}\("
-        elif name == "AssocGrpTRES" and "uid" not in whose and " x" not in quota:
+        elif name == "AssocGrpTRES" and "user=" not in whose and " x" not in quota:
             record = rf"^ClusterName=local Account={whose} UserName= "
         else:
             continue
@@ -73,7 +73,7 @@ def test_jobs_that_slurm_holds_back_for_a_limit_do_not_fit_in_a_quota(release: s
     assert {name: quotas for name, quotas in exceeded.items() if quotas} == {
         "account-full": [
             "QOSMaxTRESPerAccount high account=hep gres/gpu",
-            "QOSMaxTRESPerUser high uid=8 gres/gpu",
+            "QOSMaxTRESPerUser high user=mail gres/gpu",
         ],
         "license": ["License matlab"],
         "group-full": ["AssocGrpTRES phys gres/gpu"],
@@ -132,13 +132,15 @@ def test_a_job_counts_where_it_is_not_checked_too() -> None:
 
 def test_limits_of_groups_hold_at_every_account_above() -> None:
     chain = (
-        Association(account="phys", user_id=9, group=gpus(4.0), max_job_count=2.0),
+        Association(
+            account="phys", user_id=9, user_name="news", group=gpus(4.0), max_job_count=2.0
+        ),
         Association(account="phys", parent="root", group=gpus(8.0), max_job_count=1.0),
         Association(account="root", group=GroupLimits(job_count=100.0)),
     )
     assert uses(site(associations=chain)) == {
-        "AssocGrpTRES phys uid=9 gres/gpu": 2.0,
-        "AssocMaxJobs phys uid=9": 1.0,
+        "AssocGrpTRES phys user=news gres/gpu": 2.0,
+        "AssocMaxJobs phys user=news": 1.0,
         "AssocGrpTRES phys gres/gpu": 2.0,
         "AssocGrpJobs root": 1.0,
     }

@@ -252,7 +252,7 @@ async def test_quotas_say_what_slurm_says_and_before_it(cluster: LocalSlurm) -> 
     first = cluster.submit("-q", "small", "--gres=gpu:2", user=GAMES)
     cluster.wait_for_state(first, "RUNNING")
     second = cluster.submit("-q", "small", "--gres=gpu:1", "-L", "ansys:1", user=GAMES)
-    assert await exceeded(second) == ["QOSMaxTRESPerUser small uid=5 gres/gpu"]
+    assert await exceeded(second) == ["QOSMaxTRESPerUser small user=games gres/gpu"]
     held = cluster.submit("--hold", "--gres=gpu:3", user=NEWS)
     assert await exceeded(held) == ["AssocGrpTRES physics gres/gpu"]
     closed = cluster.submit("-p", "closed", "--gres=gpu:1", user=NEWS)
