@@ -89,7 +89,7 @@ def _in_turns(
                 found[name].setdefault(figure, []).append(value)
                 print(f"{kind}: {name} {figure} {value:.3f}", file=sys.stderr)
     figures: dict[str, object] = {}
-    for figure in found["plain"]:
+    for figure in [one for one in found["plain"] if one in found["roost"]]:
         medians = {name: statistics.median(of[figure]) for name, of in found.items()}
         for name, of in found.items():
             figures[f"{kind}_{name}_{figure}"] = of[figure]
