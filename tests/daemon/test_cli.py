@@ -95,12 +95,17 @@ def roostd(
         process.close()
 
 
+def _programs(folder: Path) -> str:
+    """Make Slurm's programs, which this machine may lack; return the lines that name them."""
+    for program in ("scontrol", "squeue"):
+        (folder / program).touch(0o755)
+    return f"slurm: {{bin_dir: {folder}}}\n"
+
+
 def test_check_config_is_silent_about_a_right_file(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for program in ("scontrol", "squeue"):
-        (tmp_path / program).touch(0o755)
-    (tmp_path / "a.yaml").write_text(f"mode: enforce\nslurm: {{bin_dir: {tmp_path}}}\n")
+    (tmp_path / "a.yaml").write_text("mode: enforce\n" + _programs(tmp_path))
 
     assert main(["check-config", str(tmp_path / "a.yaml")]) == EXIT_OK
     assert capsys.readouterr() == ("", "")
@@ -155,7 +160,8 @@ def test_check_config_loads_the_model_of_run_times_and_names_the_line_of_one_tha
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file, model = tmp_path / "a.yaml", install_run_times(tmp_path / "model")
-    file.write_text(f"order:\n  kind: learned\n  run_time_model: {model}\n")
+    order = f"order:\n  kind: learned\n  run_time_model: {model}\n"
+    file.write_text(order + _programs(tmp_path))
     assert main(["check-config", str(file)]) == EXIT_OK
     assert capsys.readouterr().err == ""
 
@@ -354,7 +360,7 @@ def test_a_check_without_a_file_says_so(
 
 def test_the_reader_of_the_values_may_leave(tmp_path: Path) -> None:
     file = tmp_path / "a.yaml"
-    file.write_text("mode: shadow\n")
+    file.write_text("mode: shadow\n" + _programs(tmp_path))
     reader, writer = os.pipe()
     os.close(reader)  # as `| head -1` does
     with open(writer, "wb") as output:

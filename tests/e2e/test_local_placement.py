@@ -230,8 +230,10 @@ def test_explains_a_job_that_waits(stack: Stack, tmp_path: Path) -> None:
     is_seen = tmp_path / "seen"
     filling = [submit(stack.slurm, "--gres=gpu:8", command=until_exists(is_seen)) for _ in range(4)]
     waiting = submit(stack.slurm, "--gres=gpu:8")
+    # The latter where a pin can be taken back.
+    reasons = ("waits for 8 GPUs on one node", "waits in Slurm for GPUs of ")
     until(
-        lambda: "waits for 8 GPUs on one node" in explained(stack, waiting).reason,
+        lambda: any(reason in explained(stack, waiting).reason for reason in reasons),
         "roostd says what it waits for",
     )
     is_seen.touch()

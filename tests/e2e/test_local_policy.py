@@ -46,7 +46,8 @@ COUNTED = 20  # jobs that an evaluation wants at least
 SETTINGS = {
     "gate": {"kind": "open"},
     "placement": {"kind": "consolidation"},  # offers two nodes where one is not free
-    "slurm": {"standing_pins": False, "shadow_questions": False},
+    # Of short jobs that Slurm starts by itself none is compared.
+    "slurm": {"standing_pins": False, "shadow_questions": False, "short_run_s": 0},
     "policies": {
         "min_job_count": COUNTED,
         "canary_job_count": 5,

@@ -1,4 +1,4 @@
-"""The tests of Slurm as a site runs it, on newer releases: in one container each, on loopback."""
+"""Slurm as a site runs it, kills, clocks and faults, on newer releases: in one container each."""
 
 import os
 import subprocess
@@ -13,6 +13,8 @@ pytestmark = [pytest.mark.compose, pytest.mark.timeout(1200), pytest.mark.flaky(
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = "tests/e2e/site"
+LOCAL = ("clock", "crash", "faults", "forgotten_pins", "orphans", "two_daemons")
+ALL = (FOLDER, *(f"tests/e2e/test_local_{name}.py" for name in LOCAL))
 SUITES = ("trixie", "sid")  # Slurm 24.11 and 26.05; 22.05 is the release that `make test` has
 # Roost does the same things on 24.11 and 26.05. With ROOST_SITE_BRIEF=1 the former has only the
 # tests of what it has once done in another way, or what would harm jobs worst.
@@ -32,7 +34,8 @@ COMMAND = f"{WRITABLE}; tar x && exec {PYTEST}"
 def runs(engine: Engine) -> Iterator[dict[str, subprocess.Popen[bytes]]]:
     """The tests of all releases, which run at once."""
     engine.build(SUITES, "slurm", "site")
-    argv = ("tar", "c", "-C", str(ROOT), "--exclude=__pycache__", "tests", "pyproject.toml")
+    paths = ("tests", "pyproject.toml", "slurm_glue/systemd")
+    argv = ("tar", "c", "-C", str(ROOT), "--exclude=__pycache__", *paths)
     tree = subprocess.run(argv, capture_output=True, check=True).stdout
     # A network that leads nowhere; with none at all no name resolves, not even localhost.
     network = f"roost-site-{os.getpid()}"
@@ -48,7 +51,7 @@ def runs(engine: Engine) -> Iterator[dict[str, subprocess.Popen[bytes]]]:
 
 
 def start(engine: Engine, suite: str, tree: bytes, network: str) -> subprocess.Popen[bytes]:
-    files, workers = [FOLDER], WORKERS
+    files, workers = list(ALL), WORKERS
     if suite == "trixie" and os.environ.get("ROOST_SITE_BRIEF"):
         files, workers = [f"{FOLDER}/test_{name}.py" for name in BRIEF], BRIEF_WORKERS
     # Its cluster binds to the address of the host's name, which must be the loopback.

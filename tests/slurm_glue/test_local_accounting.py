@@ -19,7 +19,7 @@ from roost_slurm.testing.site_plan import (
     PriorityPlan,
 )
 
-pytestmark = pytest.mark.slurm
+pytestmark = [pytest.mark.slurm, pytest.mark.usefixtures("local_slurm_factory")]
 
 ALICE = "games"  # users that every Debian has
 LIMIT = "gres/gpu=2"

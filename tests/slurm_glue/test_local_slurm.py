@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 from tests.conftest import LocalSlurmFactory
-from tests.e2e.ledger import end_jobs
+from tests.e2e.ledger import end_jobs, until
 
 from roost_slurm.testing.cluster_plan import ClusterPlan, NodePlan, PartitionPlan
 from roost_slurm.testing.local_slurm import LocalSlurm, LocalSlurmFailed
 
-pytestmark = pytest.mark.slurm
+pytestmark = [pytest.mark.slurm, pytest.mark.usefixtures("local_slurm_factory")]
 
 
 @pytest.fixture(scope="module")
@@ -140,3 +140,14 @@ def test_runs_whatever_the_machine_is_called(tmp_path: Path, own_line: str) -> N
     if done.returncode == 77 or done.stderr.startswith("unshare:"):
         pytest.skip("this machine lets nobody make a namespace")
     assert done.returncode == 0, done.stderr
+
+
+def test_a_killed_command_leaves_nothing_behind() -> None:
+    argv = [sys.executable, "-m", "roost_slurm.testing", "--nodes=1", "--gpus=1"]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        conf = Path(process.stdout.readline().strip().removeprefix("export SLURM_CONF="))
+        root = conf.parent.parent
+        assert _processes_of(root)
+        process.kill()
+    until(lambda: not root.exists() and not _processes_of(root), "all of it is gone")

@@ -30,6 +30,7 @@ from roost_slurm.shipped import read_shipped
 from roost_slurm.site import submit_script
 from roost_slurm.testing.cluster_plan import ClusterPlan, HookPlan, NodePlan
 from roost_slurm.testing.local_slurm import LocalSlurm
+from roost_slurm.testing.parent_watch import ParentWatch
 from roost_slurm.testing.ports import claim
 
 START_TIMEOUT_S = 90.0
@@ -129,6 +130,7 @@ class Stack:
         """
         try:
             self.folder = Path(tempfile.mkdtemp(prefix="roost-demo-"))
+            self._exit.callback(ParentWatch(self.folder).stop)
             self._exit.callback(shutil.rmtree, self.folder, ignore_errors=True)
             self.folder.chmod(0o755)  # slurmctld, another user, reads the heartbeat
             self._start_slurm()

@@ -1,5 +1,6 @@
 """What an agent tells the others of itself: what is free, and what waits."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from roost_engine.cluster.cluster import Cluster
@@ -55,3 +56,19 @@ class Summary:
             if free <= size:
                 self.free_counts[free] = max(self.free_counts[free] - nodes, 0)
         self.waiting_gpus += shape.gpu_count
+
+
+def could_start_together(
+    own: Summary, others: Sequence[Summary], shapes: tuple[Shape, ...]
+) -> bool:
+    """Return whether the nodes of an agent and of others could start one of some shapes.
+
+    Some of the nodes must be of the others: what an agent has by itself is no reason to borrow.
+    """
+    for shape in shapes:
+        size = shape.gpus_per_node
+        if size <= MAX_GPUS:
+            lent = sum(one.free_counts[size] for one in others)
+            if lent and own.free_counts[size] + lent >= shape.node_count:
+                return True
+    return False

@@ -6,14 +6,16 @@ agent's part could ever hold belongs to none: it borrows from several parts, in 
 nothing, so two such jobs can never each hold a half that the other one needs.
 
 A job that finds no capacity may be forwarded once to another agent, by the summaries of all agents
-as they were before the first job moved. Page: docs/graph.md.
+as they were before the first job moved. If it waits there too, or no other agent could start it,
+it borrows as soon as all parts together could start it. So a job moves twice at most, and what is
+free somewhere is not lost to it. Page: docs/graph.md.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from roost_engine.agents.split import Split
-from roost_engine.agents.summary import Summary
+from roost_engine.agents.summary import Summary, could_start_together
 from roost_engine.cluster.cluster import Cluster
 from roost_engine.cluster.node_sets import EVERY_NODE, NodeSet
 from roost_engine.domain.actions import Exclusions
@@ -22,7 +24,7 @@ from roost_engine.placement.candidates import Candidates
 from roost_engine.placement.eligibility import RESERVED, Hint, usable_nodes
 from roost_engine.policies.protocols import CandidatePolicy
 
-BORROWS = -1  # instead of an agent: the job is larger than any part
+BORROWS = -1  # instead of an agent: the job may have nodes of several parts
 RESERVED_OR_ELSEWHERE = f"{RESERVED}, or of another agent"
 
 
@@ -128,10 +130,12 @@ class Team:
     def forwards(self, blocked: Sequence[JobSpec]) -> list[JobSpec]:
         """Choose which jobs without capacity go to another agent, and let them.
 
-        A job goes at most once, and only to an agent whose summary says that the job could start
-        there now. First every agent, in the order of `visits`, says which of its jobs could go
-        where, by the same summaries. Then the jobs move in the order of the queue, and each one
-        that moves is counted where it goes. So the order of the visits makes no difference.
+        A job goes to another agent at most once, and only to one whose summary says that the job
+        could start there now. First every agent, in the order of `visits`, says which of its jobs
+        could go where, by the same summaries. Then the jobs move in the order of the queue, and
+        each one that moves is counted where it goes. So the order of the visits makes no
+        difference. A job for which there is no such agent borrows, if all parts together could
+        start it.
 
         Args:
             blocked: the first job of each group without capacity, in order.
@@ -141,15 +145,16 @@ class Team:
         """
         by_agent: dict[int, list[tuple[int, JobSpec]]] = {}
         for place, job in enumerate(blocked):
-            if job.job_id not in self._forwarded:
-                by_agent.setdefault(self.agent_of(job), []).append((place, job))
+            by_agent.setdefault(self.agent_of(job), []).append((place, job))
         by_agent.pop(BORROWS, None)
         if not by_agent:
             return []
         summaries, wishes = self.summaries(), list[tuple[int, JobSpec, list[int]]]()
         for agent in self.visits:
             for place, job in by_agent.get(agent, ()):
-                if able := self._others_able(summaries, agent, job):
+                able = self._others_able(summaries, agent, job)
+                others = [*summaries[:agent], *summaries[agent + 1 :]]
+                if able or could_start_together(summaries[agent], others, job.shapes):
                     wishes.append((place, job, able))
         moved: list[JobSpec] = []
         for _, job, able in sorted(wishes, key=lambda wish: wish[0]):
@@ -161,9 +166,14 @@ class Team:
                 self._forwarded.add(job.job_id)
                 self.forwarded_count += 1
                 moved.append(job)
+            elif not able:
+                self._move(job, BORROWS)
+                moved.append(job)
         return moved
 
     def _others_able(self, summaries: Sequence[Summary], home: int, job: JobSpec) -> list[int]:
+        if job.job_id in self._forwarded:
+            return []
         return [
             agent
             for agent, summary in enumerate(summaries)

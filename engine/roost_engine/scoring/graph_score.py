@@ -45,12 +45,20 @@ class GraphScore:
 
     def score_within(self, question: ScoreQuestion) -> NDArray[np.float32]:
         """See policies.ClusterScore."""
+        scores = self.tree(question).scores(*self.described(question))
+        rounded: NDArray[np.float32] = np.rint(scores / ROUNDED_TO).astype(np.float32)
+        return rounded * np.float32(ROUNDED_TO)
+
+    def described(self, question: ScoreQuestion) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Return what the model's head reads: the candidates' columns, and their embeddings.
+
+        Raises:
+            PolicyError: the model could not answer.
+        """
         tree, parts = self.tree(question), Parts.of(question)
         job = self._communicates(question.job, question.candidates.shape.gpu_count)
         rows = candidate_rows(question, parts, tree.graph, job)
-        scores = tree.scores(rows, context_of(question.cluster, tree, parts))
-        rounded: NDArray[np.float32] = np.rint(scores / ROUNDED_TO).astype(np.float32)
-        return rounded * np.float32(ROUNDED_TO)
+        return rows, context_of(question.cluster, tree, parts)
 
     def tree(self, question: ScoreQuestion) -> GraphTree:
         """Return the embeddings of the cluster as it is now.

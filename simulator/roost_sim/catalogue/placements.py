@@ -168,6 +168,11 @@ PLACEMENTS: Mapping[str, PlacementPart] = {
         "as consolidation, with more nodes to choose from",
         every_even_shape,
     ),
+    "wide-strict": of_roostd(
+        PlacementKind.WIDE,
+        "as strict, with more nodes to choose from",
+        tightest_shapes,
+    ),
     "graph": _graph(
         "as wide, scored by the graph model that ships with Roost; after Zhao and Wu, TNSM 2022",
         every_even_shape,

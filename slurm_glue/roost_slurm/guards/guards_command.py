@@ -1,8 +1,11 @@
 """`roost-slurm unpin` and `roost-slurm release`: free waiting jobs that roostd left behind."""
 
 import argparse
+import os
 import subprocess
 import sys
+import time
+from pathlib import Path
 
 BAD_INPUT = 2  # also: Slurm does not answer, or refuses
 
@@ -25,6 +28,13 @@ def unpin(args: argparse.Namespace) -> int:
     from roost_slurm.text.versions import UnknownVersion
 
     job_ids: list[str] = []
+    conf = Path(os.environ.get("SLURM_CONF", "/etc/slurm/slurm.conf"))
+    if not args.others and (
+        folder := orphaned_pins.beats_elsewhere(args.runtime_folder, conf, time.time())
+    ):
+        why = f"roostd lives and beats in {folder}; cure: --runtime-folder {folder}"
+        print(f"roost-slurm unpin: {why}", file=sys.stderr)
+        return BAD_INPUT
     try:
         if not args.others:
             for what in seat_guards.guard_seats(args.runtime_folder):

@@ -8,6 +8,8 @@ cannot take types back frees the nodes alone: the job starts on GPUs with these 
 A job under a lease is left alone: it is eligible only from the end of the lease on.
 """
 
+import os
+import re
 import socket
 import subprocess
 import time
@@ -25,6 +27,7 @@ from roost_slurm.text.versions import parse_version, traits_of
 
 MOST_JOBS = 50  # in one run; the next job that ends brings the next run
 BETWEEN_S = 10  # the lease between the two updates of a job on several nodes
+_HEARTBEAT = re.compile(r'(?m)^local HEARTBEAT = "([^"]+)"')
 _REQUEST = frozenset((*commands.REQUEST_FIELDS, "CpusPerTres"))
 
 
@@ -38,9 +41,8 @@ def unpin_orphans(
 ) -> Iterator[str]:
     """Give the waiting jobs that roostd left pinned their own requests back. Yields their ids.
 
-    Nothing happens while roostd is alive. Whether a roostd on another host, or with another runtime
-    folder, is alive cannot be known here: its pins are taken back only where `is_of_others` says
-    that it is gone for good.
+    Nothing happens while roostd is alive. Where it is not, the pins of every owner are taken back:
+    after a takeover by a backup controller those of the roostd that died with the other host.
 
     Args:
         runtime_folder: of roostd.
@@ -99,6 +101,29 @@ def is_roostd_gone(runtime_folder: Path, now_epoch_s: float) -> bool:
         except OSError:
             return True
         return abs(now_epoch_s - removed_s) > heartbeat.FRESH_S
+
+
+def beats_elsewhere(runtime_folder: Path, conf: Path, now_epoch_s: float) -> Path | None:
+    """Return the folder of a live roostd that is not the given one; None: no such roostd is known.
+
+    With a wrong folder every pin of a roostd that lives would look like one of a dead roostd.
+
+    Args:
+        runtime_folder: where roostd is looked for.
+        conf: slurm.conf; job_submit.lua beside it, or Roost's module, names the heartbeat it reads.
+        now_epoch_s: now.
+    """
+    for name in ("job_submit.lua", "roost_job_submit.lua"):
+        try:
+            text = conf.with_name(name).read_text("utf-8", "replace")
+        except OSError:
+            continue
+        if match := _HEARTBEAT.search(text):
+            folder = Path(match[1]).parent
+            is_other = os.path.realpath(folder) != os.path.realpath(runtime_folder)
+            if is_other and not is_roostd_gone(folder, now_epoch_s):
+                return folder
+    return None
 
 
 def is_orphan(job: QueuedJob, now_epoch_s: float) -> bool:

@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 from roost_slurm.testing.cluster_plan import RunFolder
+from roost_slurm.testing.parent_watch import has_open_file
 
 _TIMEOUT_S = 5.0
 _POLL_S = 0.05
@@ -36,17 +37,8 @@ def _is_of_job(process: Path, folder: RunFolder) -> bool:
         is_step = (process / "comm").read_text().startswith("slurmstepd")
     except OSError:
         return False  # it ended meanwhile
-    if is_step and _has_open_file(process, folder.root):
+    if is_step and has_open_file(int(process.name), folder.root):
         return True  # the environment of a slurmstepd of 24.11 reads as empty
     # The commands and daemons that a test runs have SLURM_CONF too and must not be killed.
     in_job = any(entry.startswith(b"SLURM_JOB_ID=") for entry in env)
     return f"SLURM_CONF={folder.slurm_conf}".encode() in env and (in_job or is_step)
-
-
-def _has_open_file(process: Path, root: Path) -> bool:
-    with contextlib.suppress(OSError):
-        for file in (process / "fd").iterdir():
-            with contextlib.suppress(OSError):
-                if root in file.readlink().parents:
-                    return True
-    return False

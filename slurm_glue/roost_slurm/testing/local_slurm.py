@@ -25,6 +25,7 @@ from roost_slurm.testing.accounting import LocalAccounting
 from roost_slurm.testing.availability import SEARCH_PATH, check_available
 from roost_slurm.testing.cluster_plan import ClusterPlan, RunFolder
 from roost_slurm.testing.job_processes import kill_jobs
+from roost_slurm.testing.parent_watch import ParentWatch
 from roost_slurm.text.hostlist import expand
 
 # slurmd 24.11 always takes 10 s to register, 22.05 and 26.05 about 1 s; a busy machine is slower.
@@ -56,6 +57,7 @@ class LocalSlurm:
         self._controller: subprocess.Popen[bytes] | None = None
         self._nodes: dict[str, subprocess.Popen[bytes]] = {}
         self._accounting: LocalAccounting | None = None
+        self._watch: ParentWatch | None = None
 
     def __enter__(self) -> Self:
         self.start()
@@ -118,6 +120,7 @@ class LocalSlurm:
         if self._folder is not None:
             raise LocalSlurmFailed("the cluster is running already")
         self._folder = RunFolder(Path(tempfile.mkdtemp(prefix="roost-slurm-")))
+        self._watch = ParentWatch(self._folder.root)
         try:
             accounting_port = 1 + len(self.plan.nodes)  # after slurmctld's and the nodes'
             claimed = ports.claim(accounting_port + 2)
@@ -160,6 +163,9 @@ class LocalSlurm:
             self._port_lock = None
         shutil.rmtree(self._folder.root, ignore_errors=True)
         self._folder = None
+        if self._watch is not None:
+            self._watch.stop()
+            self._watch = None
 
     def stop_controller(self, *, kill: bool = False) -> None:
         """End slurmctld. Killed, it forgets what it had not saved yet: up to 5 s."""

@@ -1,6 +1,6 @@
 from dataclasses import replace
 
-from roost_engine.agents.summary import Summary
+from roost_engine.agents.summary import Summary, could_start_together
 from roost_engine.cluster.cluster import Cluster
 from roost_engine.domain.model import JobId
 from roost_engine.testing.builders import node, shape, share
@@ -35,3 +35,13 @@ def test_a_promised_job_counts_as_if_it_had_started() -> None:
     assert not found.could_start((shape(8),))
     assert found.could_start((shape(2),))
     assert found.waiting_gpus == 20
+
+
+def test_agents_could_start_a_job_together_if_the_others_lend_a_node() -> None:
+    own = summary()  # one node with 8 GPUs free, one with 2
+    assert could_start_together(own, [own], (shape(8, 2),))
+    assert could_start_together(own, [own], (shape(17), shape(2, 4)))
+    assert not could_start_together(own, [own], (shape(8, 3),))
+    empty = Summary(16, [0] * len(own.free_counts), 0)
+    assert could_start_together(empty, [own], (shape(8),))
+    assert not could_start_together(own, [empty], (shape(8),))

@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 
 from roost_engine.agents.team import BORROWS, RESERVED_OR_ELSEWHERE, AgentCandidates, Team
 from roost_engine.cluster.cluster import Cluster
-from roost_engine.domain.events import JobEnded, JobQueued, JobStarted, NodeLost, NodeSeen
+from roost_engine.cluster.node_sets import EVERY_NODE
+from roost_engine.domain.events import JobEnded, JobQueued, JobStarted, NodeLost, NodeSeen, Tick
 from roost_engine.domain.model import JobId, JobSpec, NodeName, Placement
 from roost_engine.engine import Engine, EngineConfig
 from roost_engine.job_record import shares_of
@@ -77,14 +78,26 @@ def test_required_nodes_of_several_parts_make_a_job_borrow() -> None:
     assert team.agent_of(job("2", required=["n3-0"])) == 3
 
 
-def test_a_job_is_forwarded_once() -> None:
+def test_a_job_is_forwarded_once_and_then_borrows() -> None:
     cluster = cluster_of()
     team, spec = Team(cluster, 2), job("1", gpus=8)
     assert team.note_waiting(spec) == 0
     assert team.forwards([spec]) == [spec]
     assert team.agent_of(spec) == 1
+    assert team.forwards([spec]) == [spec]
+    assert team.agent_of(spec) == BORROWS
     assert team.forwards([spec]) == []
     assert team.forwarded_count == 1
+
+
+def test_a_job_that_only_several_agents_could_start_together_borrows() -> None:
+    cluster = cluster_of()
+    team, spec = Team(cluster, 2), job("1", gpus=8, nodes=4)
+    for number, rack in enumerate((0, 2)):  # three idle nodes are left on either side
+        cluster.hold(JobId(f"x{number}"), [share(f"n{rack}-0", 0)])
+    team.note_waiting(spec)
+    assert team.forwards([spec]) == [spec]
+    assert team.agent_of(spec) == BORROWS
 
 
 def test_a_job_that_no_other_could_start_stays() -> None:
@@ -153,6 +166,22 @@ def test_a_full_agent_forwards_and_the_job_starts_elsewhere() -> None:
     ended = engine.step(JobEnded(at_s=1.0, job_id=JobId("17")))
     assert "1" in placed(ended)
     assert engine.forwarded_count <= 1
+    engine.check_invariants()
+
+
+@pytest.mark.parametrize("forwards", [True, False])
+def test_a_job_of_several_nodes_starts_on_those_that_two_agents_have_left(forwards: bool) -> None:
+    engine = engine_of(2, forwards=forwards)
+    for rack, count in ((0, 2), (1, 1), (2, 2), (3, 1)):  # a node is left on either side
+        for at in range(count):
+            shares = (share(f"n{rack}-{at}", *range(8)),)
+            engine.step(JobStarted(at_s=0.0, job_id=JobId(f"x{rack}{at}"), shares=shares))
+    spec = job("1", gpus=8, nodes=2)
+    engine.step(JobQueued(at_s=0.0, job=spec))
+    found = placed(engine.step(Tick(at_s=1.0)))
+    assert (list(found), engine.nodes_for(spec) == EVERY_NODE) == (
+        (["1"], True) if forwards else ([], False)
+    )
     engine.check_invariants()
 
 

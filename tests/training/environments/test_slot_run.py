@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable
+from math import inf
 
 import numpy as np
 import pytest
@@ -12,7 +13,9 @@ from roost_engine.gate.model_gate import GateLimits
 from roost_sim.figures.outcome import Outcome
 from roost_sim.runs.simulation import simulate
 from roost_train.environments.episodes import Episodes
-from roost_train.environments.slot_run import Slot, SlotRun
+from roost_train.environments.slot_run import Reads, Slot, SlotRun
+from roost_train.environments.slot_views import GRAPH_PLACEMENT_COLUMNS
+from roost_train.errors import TrainError
 
 SLOTS = [Slot.PLACEMENT, Slot.GATE]
 
@@ -146,3 +149,68 @@ def test_runs_that_are_given_up_leave_no_thread() -> None:
     for one in set(threading.enumerate()) - before:
         one.join(60.0)
         assert not one.is_alive()
+
+
+@pytest.mark.parametrize("reads", list(Reads))
+def test_what_candidates_would_come_to_by_hand(reads: Reads) -> None:
+    # The first pair of jobs and the job of a whole node. Packed behind the first job, the second
+    # leaves a node free; on the other node it lets the third wait 998 s. All that comes later is
+    # packed again by the teacher.
+    run = slot_run(halves(reads=reads), reads=reads)
+    assert run.next_choices() is not None
+    run.choose(0)
+    due = run.next_choices()
+    assert due is not None
+    nodes = [0, len(due.seen.jobs) - 1]
+    packed, spread = run.outcomes(nodes, inf, None)
+    assert packed - spread == pytest.approx(998.0)
+    # Until 200 s after it: the third job ends after 100 s, or waits.
+    packed, spread = run.outcomes(nodes, 200.0, None)
+    assert (packed, spread) == pytest.approx((-(2 * 200.0 + 100.0), -(2 * 200.0 + 199.0)))
+    run.close()
+
+
+@pytest.mark.parametrize("slot", SLOTS)
+def test_a_run_with_copies_is_the_run_without(slot: Slot) -> None:
+    drawn = gangs() if slot is Slot.GATE else halves()
+    usual = simulate(drawn.run(0)).outcome
+    run, tried, total = slot_run(drawn), 0, 0.0
+    while (choices := run.next_choices()) is not None:
+        total += choices.reward
+        teachers = run.teachers_choice(choices)
+        run.outcomes(np.flatnonzero(choices.mask).tolist(), inf, lambda one: 0)
+        rest = run.outcomes([teachers], inf, None)
+        assert -completion_s(usual) == pytest.approx(total + rest[0])
+        run.choose(teachers)
+        tried += 1
+    assert tried >= 2
+    assert [one.ended_s for one in run.finish().jobs] == [one.ended_s for one in usual.jobs]
+
+
+def test_a_copy_that_fails_is_one_error_and_the_run_goes_on() -> None:
+    def broken(choices: object) -> int:
+        raise ValueError("no idea")
+
+    run = slot_run(halves())
+    choices = run.next_choices()
+    assert choices is not None
+    with pytest.raises(ValueError, match="may not be chosen"):
+        run.outcomes([choices.none], inf, None)
+    with pytest.raises(TrainError, match="run ahead failed: ValueError: no idea"):
+        run.outcomes([0], inf, broken)
+    assert len(run.outcomes([0], inf, None)) == 1
+    run.close()
+
+
+def test_candidates_that_a_graph_cannot_tell_apart_are_shown_once() -> None:
+    def rows(reads: Reads) -> NDArray[np.float32]:
+        run = slot_run(halves(), reads=reads)
+        choices = run.next_choices()
+        assert choices is not None
+        run.close()
+        return choices.seen.jobs
+
+    assert len(rows(Reads.SCORE)) == 12  # six pairs of GPUs on each of two nodes, all alike
+    alone = rows(Reads.GRAPH)
+    assert alone.shape[1] == len(GRAPH_PLACEMENT_COLUMNS)
+    assert len(np.unique(alone, axis=0)) == len(alone) < 12

@@ -56,7 +56,7 @@ def test_the_original_has_not_moved() -> None:
             actions = np.flatnonzero(one.mask).tolist()
             if len(actions) > 1 and len(tried) < 8:
                 assert isinstance(run, PausedRun)
-                tried.extend(Ahead(inf).outcomes(run, one, actions).tolist())  # type: ignore[arg-type]
+                tried.extend(Ahead(inf).outcomes(run, one, actions).tolist())
         return teacher(runs, choices)
 
     (found,) = play(drawn, [3], trying)

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from roost_engine.scoring import graph_columns as names
-from roost_train.graph.release import draw_batch
 from roost_train.networks.graph_net import GraphNet, TorchGraph
+from roost_train.networks.graph_onnx import draw_batch
 
 pytestmark = pytest.mark.torch
 

@@ -25,3 +25,13 @@ def test_no_context_is_read() -> None:
     net = PlacementNet()
     features = torch.rand(2, 3, len(COLUMNS))
     assert torch.equal(net(features, torch.zeros(2, 5)), net(features, torch.ones(2, 5)))
+
+
+def test_a_residual_scores_exactly_as_the_heuristic() -> None:
+    # Eighths and sixteenths of points have no rounding that depends on the order of additions.
+    drawn = np.random.default_rng(1).integers(0, 9, (30, len(COLUMNS))) / 8.0
+    drawn[:, 5:] = 0.0
+    features = drawn.astype(np.float32)
+    with torch.inference_mode():
+        found = PlacementNet.residual()(torch.from_numpy(features)[None], torch.zeros(1, 1))[0]
+    assert np.array_equal(found.numpy(), 10.0 * HeuristicScore().score(features))

@@ -1,4 +1,4 @@
-"""Networks for placement and gate: order of options does not matter, and PPO improves them."""
+"""Networks for placement and gate: order of options does not matter, and they are improved."""
 
 import tests.training.torch_library  # noqa: F401  (skips this module where torch is missing)
 
@@ -15,7 +15,7 @@ from roost_train.environments.episodes import Episodes
 from roost_train.environments.slot_run import Slot
 from roost_train.errors import TrainError
 from roost_train.improvement.expert_iteration import ExpertIteration, ExpertParameters
-from roost_train.improvement.improvement import Improvement
+from roost_train.improvement.improvement import Improvement, Learner
 from roost_train.improvement.ppo import Ppo, PpoParameters
 from roost_train.improvement.rollout import play
 from roost_train.improvement.selector_agent import SelectorAgent
@@ -54,10 +54,29 @@ def that_takes() -> SlotNet:
     return net
 
 
+def ppo(net: SlotNet) -> Learner:
+    return Ppo(net, PARAMETERS)
+
+
+def expert(net: SlotNet) -> Learner:
+    parameters = ExpertParameters(
+        episode_count=4,
+        sampled_frac=0.5,
+        candidate_count=4,
+        ahead_s=inf,
+        temperature=0.3,
+        rate=1e-2,
+        most_divergence=0.5,
+        batch_count=16,
+    )
+    return ExpertIteration(net, parameters)
+
+
 def mean_s(episodes: Episodes, net: SlotNet) -> float:
     return play(episodes, [0], SelectorAgent(net))[0].mean_jct_s
 
 
+@pytest.mark.parametrize("learn", [ppo, expert])
 @pytest.mark.parametrize(
     ("problem", "make", "best_s"),
     [
@@ -68,13 +87,16 @@ def mean_s(episodes: Episodes, net: SlotNet) -> float:
     ],
     ids=["placement", "gate"],
 )
-def test_ppo_solves_a_problem_with_a_known_optimum(
-    problem: Callable[[], Episodes], make: Callable[[], SlotNet], best_s: float
+def test_a_problem_with_a_known_optimum_is_solved(
+    problem: Callable[[], Episodes],
+    make: Callable[[], SlotNet],
+    best_s: float,
+    learn: Callable[[SlotNet], Learner],
 ) -> None:
     episodes, net = problem(), make()
     before_s = found_s = mean_s(episodes, net)
     assert before_s > 1.2 * best_s
-    improvement = Improvement(Ppo(net, PARAMETERS), episodes)
+    improvement = Improvement(learn(net), episodes)
     for _ in range(20):
         improvement.iterate()
         found_s = mean_s(episodes, net)
@@ -92,9 +114,6 @@ def test_another_order_of_the_options_permutes_the_ranks() -> None:
     assert torch.allclose(permuted, ranks[:, places], atol=1e-6)
 
 
-def test_the_order_slot_has_its_own_network_and_others_no_expert() -> None:
+def test_the_order_slot_has_its_own_network() -> None:
     with pytest.raises(TrainError, match="job selector"):
         SlotSizes.of(Slot.ORDER)
-    learner = ExpertIteration(that_spreads(), ExpertParameters(episode_count=1, sampled_frac=1.0))
-    with pytest.raises(TrainError, match="improves the order only"):
-        Improvement(learner, halves()).iterate()

@@ -13,7 +13,7 @@ from tests.training.environments.small_episodes import cluster, trace
 
 from roost_formats.models.order import load_onnx_selector
 from roost_sim.clusters.cluster_spec import ClusterSpec
-from roost_train.environments.slot_run import Slot
+from roost_train.environments.slot_run import Reads, Slot
 from roost_train.errors import TrainError
 from roost_train.improvement.imitation import ImitationParameters
 from roost_train.improvement.ppo import PpoParameters
@@ -158,13 +158,16 @@ def test_a_residual_that_learned_nothing_better_is_released_as_it_began(tmp_path
     assert training(tmp_path / "still", still).run().read_bytes() == begun.read_bytes()
 
 
-def test_a_residual_start_is_refused_outside_the_order_slot(tmp_path: Path) -> None:
+def test_a_residual_start_of_the_gate_and_a_graph_elsewhere_are_refused(tmp_path: Path) -> None:
     config = replace(
         SHORT,
         warm_start=WarmStart.RESIDUAL,
         episodes=replace(SHORT.episodes, slot=Slot.GATE),
     )
-    with pytest.raises(TrainError, match="order slot only"):
+    with pytest.raises(TrainError, match="order and placement slots only"):
+        training(tmp_path, config)
+    config = replace(SHORT, episodes=replace(SHORT.episodes, reads=Reads.GRAPH))
+    with pytest.raises(TrainError, match="placement slot only"):
         training(tmp_path, config)
 
 

@@ -15,7 +15,7 @@ from roost_sim.worlds.world_spec import Speed, WorldSpec
 from roost_train.environments.decision_run import DecisionRun
 from roost_train.environments.paused_run import WINDOW_COUNT, PausedRun
 from roost_train.environments.rewards import Reward
-from roost_train.environments.slot_run import Slot, SlotRun
+from roost_train.environments.slot_run import Reads, Slot, SlotRun
 
 _LOAD_STREAM = 31  # keeps the draw of a load apart from the draw of the jobs
 
@@ -50,6 +50,7 @@ class Episodes:
         may_wait: whether "none" may be chosen while a job fits.
         window_count: the most jobs or candidates to choose from.
         slot: which decision of a pass is the agent's.
+        reads: what the agent of the placement slot reads of a candidate.
         agents: into how many parts the cluster is split, as `engine.agents` of roostd. All parts
             are decided by the same weights, and what is added up is of the whole cluster.
     """
@@ -66,6 +67,7 @@ class Episodes:
     may_wait: bool = False
     window_count: int = WINDOW_COUNT
     slot: Slot = Slot.ORDER
+    reads: Reads = Reads.SCORE
     agents: int = 1
 
     def run(self, seed: int) -> Run:
@@ -93,6 +95,7 @@ class Episodes:
                 self.reward,
                 candidate_count=self.window_count,
                 warm_count=self.warm_count,
+                reads=self.reads,
             )
         return self.begin_order(seed)
 

@@ -19,8 +19,8 @@ from roost_engine.gate.offer_features import CONTEXT_COLUMNS, OFFER_COLUMNS
 from roost_engine.queue.selector_columns import CLUSTER_COLUMNS, JOB_COLUMNS
 from roost_train.environments.decision_run import Choices, DecisionRun, Seen
 from roost_train.environments.episodes import Episodes
-from roost_train.environments.slot_run import Slot
-from roost_train.environments.slot_views import PLACEMENT_COLUMNS
+from roost_train.environments.slot_run import Reads, Slot
+from roost_train.environments.slot_views import GRAPH_PLACEMENT_COLUMNS, PLACEMENT_COLUMNS
 from roost_train.errors import TrainError
 
 Observation: TypeAlias = dict[str, Any]  # gymnasium's type of a Dict space
@@ -49,6 +49,8 @@ class SlotEnvironment(gymnasium.Env[Observation, np.int64]):
         self._choices: Choices[Seen] | None = None
         self._window = 1 if episodes.slot is Slot.GATE else episodes.window_count
         self._columns = _COLUMN_COUNTS[episodes.slot]
+        if episodes.slot is Slot.PLACEMENT and episodes.reads is Reads.GRAPH:
+            self._columns = len(GRAPH_PLACEMENT_COLUMNS), len(CONTEXT_COLUMNS)
         self.observation_space = spaces.Dict(
             {
                 "options": _unbounded(self._window, self._columns[0]),

@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 
 from roost_train.environments.decision_run import Choices, DecisionRun, Seen
 from roost_train.environments.decisions import Decision, DecisionBatch, Trial, batches
-from roost_train.environments.paused_run import PausedRun
+from roost_train.environments.slot_run import SlotRun
 from roost_train.errors import TrainError
 from roost_train.improvement.improvement import Lesson
 from roost_train.improvement.rollout_engine import Player, Rollout
@@ -190,6 +190,18 @@ def _lines(part: Sequence[Decision], values: dict[int, NDArray[np.float64]]) -> 
     return torch.from_numpy(found)
 
 
+def _likeliest(
+    logs: NDArray[np.float64], count: int, rng: np.random.Generator | None
+) -> NDArray[np.intp]:
+    """Return the likeliest actions, or the likeliest one and others drawn by their probability."""
+    if rng is None:
+        return np.argsort(-logs, kind="stable")[:count]
+    # The largest of logarithms plus Gumbel noise are a draw without replacement.
+    noisy = logs + rng.gumbel(size=len(logs))
+    noisy[int(logs.argmax())] = inf
+    return np.argsort(-noisy, kind="stable")[:count]
+
+
 class _TryingPlayer:
     """A rollout_engine.Player that draws actions, and tries candidates at some decisions."""
 
@@ -204,11 +216,7 @@ class _TryingPlayer:
     def __call__(
         self, runs: Sequence[DecisionRun], choices: Sequence[Choices[Seen]]
     ) -> Sequence[int]:
-        """See rollout.Decider.
-
-        Raises:
-            TrainError: the decisions are not those of the order slot.
-        """
+        """See rollout.Decider."""
         actions = []
         for run, one, logs in zip(runs, choices, self._agent.logs_of(choices), strict=True):
             if one.mask.sum() > 1 and self._is_tried(run):
@@ -224,10 +232,10 @@ class _TryingPlayer:
         return bool(rng.random() < self._parameters.sampled_frac)
 
     def _try(self, run: DecisionRun, choices: Choices[Any], logs: NDArray[np.float64]) -> Trial:
-        if not isinstance(run, PausedRun):  # the others run in threads, which no fork copies
-            raise TrainError("expert iteration improves the order only: use ppo for other slots")
         count = min(int((logs > -inf).sum()), self._parameters.candidate_count)
-        candidates = np.argsort(-logs, kind="stable")[:count]
+        # Placements come in dozens that are equally likely: of these some are drawn.
+        rng = self._rngs[run.seed] if isinstance(run, SlotRun) else None
+        candidates = _likeliest(logs, count, rng)
         outcomes = self._ahead.outcomes(run, choices, candidates.tolist())
         best = int(candidates[np.argmax(outcomes)])
         seen = choices.seen

@@ -1,28 +1,22 @@
 """Runs a paused simulation ahead: what would each of some candidates have come to?
 
-The engine is far too much state to copy piece by piece, and a copy that shares any piece with the
-original would be wrong without a sign. So the process is forked: the operating system copies all
-of it, a child carries one candidate out, continues until the horizon, writes one number into a pipe
-and ends. The original has not moved. All candidates of a decision meet the same later arrivals and
-run times, so their outcomes may be compared.
+Each candidate is carried out in a copy of the simulation (`environments.copies`), which continues
+until the horizon. All candidates of a decision meet the same later arrivals and run times, so their
+outcomes may be compared.
 """
 
-import os
-import signal
-import struct
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
-from roost_train.environments.paused_run import OrderChoices, PausedRun
-from roost_train.errors import TrainError
+from roost_train.environments.copies import Report, run_copies
+from roost_train.environments.decision_run import Choices, DecisionRun
+from roost_train.environments.paused_run import PausedRun
+from roost_train.environments.slot_run import SlotRun
 from roost_train.improvement.rollout import Decider
-
-_OUTCOME = struct.Struct("<d")
-_MOST_TEXT = 2_000  # characters of a child's error
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,14 +26,14 @@ class Ahead:
     Attributes:
         ahead_s: from the decision; inf: to the end of the episode.
         follow: decides after the candidate; None: the engine by the run's teacher, which is much
-            faster, since the queue need not be described.
+            faster, since nothing need be described.
     """
 
     ahead_s: float
     follow: Decider | None = None
 
     def outcomes(
-        self, run: PausedRun, choices: OrderChoices, actions: Sequence[int]
+        self, run: DecisionRun, choices: Choices[Any], actions: Sequence[int]
     ) -> NDArray[np.float64]:
         """Return the reward from now to the horizon after each action, [action].
 
@@ -51,35 +45,26 @@ class Ahead:
         Raises:
             TrainError: a simulation failed.
         """
-        children = list[_Child]()
+        if isinstance(run, SlotRun):
+            return run.outcomes(actions, self.ahead_s, self._follower(run))
+        assert isinstance(run, PausedRun)
+        found = run_copies(len(actions))
+        if isinstance(found, tuple):
+            number, report = found
+            self._carry_out(run, choices, actions[number], report)
+        return found
+
+    def _carry_out(
+        self, run: PausedRun, choices: Choices[Any], action: int, report: Report
+    ) -> NoReturn:
+        """Continue in the copy, and end it."""
         try:
-            for action in actions:
-                children.append(self._begin(run, choices, action))
-            return np.array([child.outcome() for child in children])
-        finally:
-            for child in children:
-                child.end()
+            outcome = self._reward_after(run, choices, action)
+        except BaseException as error:  # noqa: BLE001  reported to the original, which raises it
+            report.failure(error)
+        report.outcome(outcome)
 
-    def _begin(self, run: PausedRun, choices: OrderChoices, action: int) -> "_Child":
-        ours, theirs = os.pipe()
-        with warnings.catch_warnings():
-            # Python 3.12 warns of the idle threads of numpy's linear algebra; the child needs none.
-            warnings.simplefilter("ignore", DeprecationWarning)
-            pid = os.fork()
-        if pid:
-            os.close(theirs)
-            return _Child(pid, ours)
-        exit_code = 1
-        try:  # the child: it must end here, whatever happens, and must not run its parent's cleanup
-            os.close(ours)
-            os.write(theirs, _OUTCOME.pack(self._reward_after(run, choices, action)))
-            exit_code = 0
-        except BaseException as error:  # noqa: BLE001  reported to the parent, which raises it
-            os.write(theirs, f"{type(error).__name__}: {error}".encode()[:_MOST_TEXT])
-        finally:
-            os._exit(exit_code)
-
-    def _reward_after(self, run: PausedRun, choices: OrderChoices, action: int) -> float:
+    def _reward_after(self, run: PausedRun, choices: Choices[Any], action: int) -> float:
         run.end_at(choices.at_s + self.ahead_s)
         run.choose(action)
         if self.follow is None:
@@ -91,27 +76,16 @@ class Ahead:
             run.choose(self.follow([run], [found])[0])
         return total + run.take_reward()
 
+    def _follower(self, run: SlotRun) -> "_Follower | None":
+        return None if self.follow is None else _Follower(run, self.follow)
 
-@dataclass(slots=True)
-class _Child:
-    pid: int
-    pipe: int
-    is_over: bool = False
 
-    def outcome(self) -> float:
-        """Wait for the child and return what it found."""
-        with os.fdopen(self.pipe, "rb", closefd=False) as file:
-            content = file.read()
-        _, status = os.waitpid(self.pid, 0)
-        self.is_over = True
-        if status or len(content) != _OUTCOME.size:
-            reason = content.decode(errors="replace") or f"its process ended with status {status}"
-            raise TrainError(f"a simulation that was run ahead failed: {reason}")
-        return float(_OUTCOME.unpack(content)[0])
+@dataclass(frozen=True, slots=True)
+class _Follower:
+    """Decides in a copy of a slot run."""
 
-    def end(self) -> None:
-        """Close the pipe, and stop the child if it still runs."""
-        os.close(self.pipe)
-        if not self.is_over:
-            os.kill(self.pid, signal.SIGKILL)
-            os.waitpid(self.pid, 0)
+    run: SlotRun
+    decide: Decider
+
+    def __call__(self, choices: Choices[Any]) -> int:
+        return self.decide([self.run], [choices])[0]

@@ -42,6 +42,14 @@ class PlacementNet(torch.nn.Module):  # type: ignore[misc]
             weight = getattr(drawn, field.name).float()
             self.register_parameter(field.name, torch.nn.Parameter(weight))
 
+    @classmethod
+    def residual(cls) -> "PlacementNet":
+        """Return a network that scores exactly as the heuristic: its last layer is zero."""
+        net = cls()
+        with torch.no_grad():
+            net.weight3.zero_()
+        return net
+
     def forward(self, jobs: torch.Tensor, cluster: torch.Tensor) -> torch.Tensor:
         """Return the logits, [decision, candidate]; "none" has 0, and is never allowed.
 

@@ -4,23 +4,47 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any, TypeAlias, assert_never
 
-from roost_train.environments.slot_run import Slot
+from roost_train.environments.slot_run import Reads, Slot
+from roost_train.errors import TrainError
+from roost_train.networks.graph_placement_net import GraphPlacementNet, GraphPlacementSizes
 from roost_train.networks.placement_net import PlacementNet, PlacementSizes
 from roost_train.networks.selector_net import SelectorNet, SelectorSizes
 from roost_train.networks.slot_net import SlotNet, SlotSizes
 
-PolicyNet: TypeAlias = SelectorNet | PlacementNet | SlotNet
+PolicyNet: TypeAlias = SelectorNet | PlacementNet | GraphPlacementNet | SlotNet
 
 
-def fresh_net(slot: Slot) -> PolicyNet:
-    """Return the network of a slot; its weights are drawn from torch's global generator."""
+def fresh_net(slot: Slot, reads: Reads = Reads.SCORE) -> PolicyNet:
+    """Return the network of a slot; its weights are drawn from torch's global generator.
+
+    Args:
+        slot: which.
+        reads: of the placement slot.
+    """
     match slot:
         case Slot.ORDER:
             return SelectorNet()
         case Slot.PLACEMENT:
-            return PlacementNet()
+            return PlacementNet() if reads is Reads.SCORE else GraphPlacementNet()
         case Slot.GATE:
             return SlotNet(SlotSizes.of(slot))
+        case _:
+            assert_never(slot)
+
+
+def residual_net(slot: Slot, reads: Reads = Reads.SCORE) -> PolicyNet:
+    """Return the network of a slot as it decides exactly as the slot's heuristic.
+
+    Raises:
+        TrainError: the slot has no heuristic that a network can start as.
+    """
+    match slot:
+        case Slot.ORDER:
+            return SelectorNet.residual()
+        case Slot.PLACEMENT:
+            return PlacementNet.residual() if reads is Reads.SCORE else GraphPlacementNet()
+        case Slot.GATE:
+            raise TrainError("warm_start: residual is of the order and placement slots only")
         case _:
             assert_never(slot)
 
@@ -31,6 +55,8 @@ def net_of(state: Mapping[str, Any]) -> PolicyNet:
     net: PolicyNet
     if set(sizes) == {one.name for one in fields(PlacementSizes)}:
         net = PlacementNet(PlacementSizes(**sizes))
+    elif set(sizes) == {one.name for one in fields(GraphPlacementSizes)}:
+        net = GraphPlacementNet(GraphPlacementSizes(**sizes))
     elif set(sizes) == {one.name for one in fields(SlotSizes)}:
         net = SlotNet(SlotSizes(**sizes))
     else:

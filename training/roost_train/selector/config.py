@@ -11,7 +11,7 @@ from roost_formats.yaml.tree import KeyPath, read_tree
 from roost_sim.worlds.world_spec import Speed
 from roost_train.environments.episodes import Draw
 from roost_train.environments.rewards import Reward
-from roost_train.environments.slot_run import Slot
+from roost_train.environments.slot_run import Reads, Slot
 from roost_train.errors import TrainError
 from roost_train.improvement.expert_iteration import ExpertParameters
 from roost_train.improvement.imitation import ImitationParameters
@@ -26,7 +26,8 @@ class WarmStart(StrEnum):
     """With which policy a training begins."""
 
     IMITATION = "imitation"  # of the teacher's decisions
-    RESIDUAL = "residual"  # exactly the due time of the learned order, plus a network at zero
+    RESIDUAL = "residual"  # exactly a heuristic, plus a network at zero: the due time of the
+    # learned order, or Roost's points of a placement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +43,9 @@ class EpisodeNumbers:
     may_wait: bool = False
     window_count: int = 128
     slot: Slot = Slot.ORDER
+    reads: Reads = Reads.SCORE
     speed: Speed = Speed.TRACE
+    compute_scale: float = 1.0
     agents: int = 1
 
 

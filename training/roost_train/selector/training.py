@@ -12,7 +12,7 @@ last checkpoint and comes out the same:
 | best.pt | the checkpoint that was best in validation; the warm start counts too |
 | log.jsonl | a line for each iteration and each validation |
 | report.html | the same, as charts |
-| selector.onnx, selector.json | the best selector; of other slots placement.onnx, gate.onnx |
+| selector.onnx, selector.json | the best; of other slots placement.onnx, graph.onnx, gate.onnx |
 """
 
 from collections.abc import Callable
@@ -28,7 +28,7 @@ from roost_sim.traces.trace import Trace
 from roost_sim.worlds.world_spec import WorldSpec
 from roost_train.environments.decisions import Decision
 from roost_train.environments.episodes import Episodes
-from roost_train.environments.slot_run import Slot
+from roost_train.environments.slot_run import Reads, Slot
 from roost_train.errors import TrainError
 from roost_train.improvement.checkpoint import read_checkpoint
 from roost_train.improvement.expert_iteration import ExpertIteration
@@ -38,11 +38,13 @@ from roost_train.improvement.linear_imitation import fit_skip
 from roost_train.improvement.ppo import Ppo
 from roost_train.improvement.rollout_engine import InProcess, Player, RolloutEngine, Teacher
 from roost_train.improvement.selector_agent import SelectorAgent
+from roost_train.networks.graph_placement_net import GraphPlacementNet
 from roost_train.networks.placement_net import PlacementNet
-from roost_train.networks.policy_net import PolicyNet, fresh_net, net_of
+from roost_train.networks.policy_net import PolicyNet, fresh_net, net_of, residual_net
 from roost_train.networks.selector_net import SelectorNet
 from roost_train.networks.slot_net import SlotNet
 from roost_train.release.gate_release import write_gate
+from roost_train.release.graph_placement_release import write_graph_placement
 from roost_train.release.placement_release import write_placement
 from roost_train.release.selector_release import write_selector
 from roost_train.selector.config import SelectorConfig, WarmStart, as_document
@@ -106,8 +108,10 @@ class SelectorTraining:
         self.config, self.folder, self._tell = config, folder, tell
         if start is not None and config.episodes.slot is not Slot.ORDER:
             raise TrainError("--start continues a selector of the order slot only")
-        if config.warm_start is WarmStart.RESIDUAL and config.episodes.slot is not Slot.ORDER:
-            raise TrainError("warm_start: residual is of the order slot only")
+        if config.warm_start is WarmStart.RESIDUAL and config.episodes.slot is Slot.GATE:
+            raise TrainError("warm_start: residual is of the order and placement slots only")
+        if config.episodes.reads is Reads.GRAPH and config.episodes.slot is not Slot.PLACEMENT:
+            raise TrainError("episodes.reads: graph is of the placement slot only")
         first = _SEEDS_PER_IMITATION * config.imitation.seed
         if not 0 <= first <= _FIRST_VALIDATION - config.imitated_episodes:
             most = (_FIRST_VALIDATION - config.imitated_episodes) // _SEEDS_PER_IMITATION
@@ -118,7 +122,7 @@ class SelectorTraining:
         given = None if start is None else read_selector(start)
         self._given = None if given is None else given[0]
         numbers = asdict(config.episodes)
-        world = WorldSpec(speed=numbers.pop("speed"))
+        world = WorldSpec(speed=numbers.pop("speed"), compute_scale=numbers.pop("compute_scale"))
         self.episodes = Episodes(trace=trace, clusters=clusters, world=world, **numbers)
         self.about: dict[str, Any] = {
             "config": as_document(config),
@@ -166,7 +170,8 @@ class SelectorTraining:
         self.files.keep_lines(lambda line: False)  # of an earlier call that did not come to here
         torch.manual_seed(self.config.imitation.seed)
         is_residual = self.config.warm_start is WarmStart.RESIDUAL
-        begun = SelectorNet.residual() if is_residual else fresh_net(self.config.episodes.slot)
+        make = residual_net if is_residual else fresh_net
+        begun = make(self.config.episodes.slot, self.config.episodes.reads)
         net = self._given or begun
         if self._given is None and not is_residual and self.config.imitated_episodes:
             net = self._imitated(net)
@@ -262,6 +267,8 @@ class SelectorTraining:
         card, saved = {**self.about, "best": self.best()}, saved[::step]
         if isinstance(net, PlacementNet):
             path = write_placement(net, saved, card, self.folder)
+        elif isinstance(net, GraphPlacementNet):
+            path = write_graph_placement(net, saved, card, self.folder)
         elif isinstance(net, SlotNet):
             path = write_gate(net, saved, card, self.folder)
         else:
