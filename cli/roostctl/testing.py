@@ -199,6 +199,10 @@ def build_status(slurm_fault: str = "", policy_fault: str = "") -> pb.Status:
         slots=build_slots(),
         stack="default",
         placement="common-shapes",
+        left_jobs=[
+            pb.LeftJobs(reason="asks for whole nodes", job_count=12),
+            pb.LeftJobs(reason="partition debug is off", job_count=1),
+        ],
     )
 
 

@@ -15,12 +15,13 @@ from roost_engine.cluster.node_sets import EVERY_NODE, NO_NODES, NodeSet
 from roost_engine.domain.actions import Action, Decision, Place
 from roost_engine.domain.config import Passing
 from roost_engine.domain.lazy import Lazy
-from roost_engine.domain.model import JobId, JobSpec, Placement
+from roost_engine.domain.model import JobSpec, Placement
 from roost_engine.job_record import JobRecord, shares_of
 from roost_engine.placement.candidates import Candidates
 from roost_engine.placement.eligibility import could_ever_fit, why_never
 from roost_engine.placement.reservation import Reservation, reserve
 from roost_engine.placement.search import first_candidates
+from roost_engine.policies.heuristics import ShapeByShape
 from roost_engine.policies.protocols import CandidatePolicy, Defer, ShapedCandidates
 from roost_engine.policies.slots import GateSlot
 from roost_engine.policies.wider_shapes import WiderShapes
@@ -79,9 +80,11 @@ class QueuePass:
         self._table, self._cluster, self._config = table, table.cluster, table.config
         self._gate, self._ask_gate, self._scorer = policies.gate, policies.ask_gate, policies.scorer
         self._wider: WiderShapes | None = None
-        if self._config.wider_after_s < inf and isinstance(policies.candidates, ShapedCandidates):
-            self._wider = WiderShapes(policies.candidates)
-        self.candidates: CandidatePolicy = self._wider or policies.candidates
+        rule, may_widen = policies.candidates, self._config.wider_after_s < inf
+        # ShapeByShape proposes every shape: none is wider.
+        if may_widen and isinstance(rule, ShapedCandidates) and type(rule) is not ShapeByShape:
+            self._wider = WiderShapes(rule)
+        self.candidates: CandidatePolicy = self._wider or rule
         self._standing, self._released, self._promises = standing, released, promises
         self._team = team
         self.reserved: NodeSet = NO_NODES
@@ -157,7 +160,7 @@ class QueuePass:
                     queue.postpone()
                     return
                 try_count += 1
-                if self._try(job_id, record, group, at_s, reserved, actions):
+                if self._try(record, group, at_s, reserved, actions):
                     continue
             if standing.is_on and standing.is_head(record, at_s) and reservation is None:
                 reservation = standing.pin_head(record, at_s, actions)
@@ -213,7 +216,7 @@ class QueuePass:
             if self._promises.may_pass(record, reservation, at_s):
                 found = group.last_failure
                 assert found is not None
-                is_done = self._try(job_id, record, group, at_s, closed, actions)
+                is_done = self._try(record, group, at_s, closed, actions)
                 self._promises.note_passed(record, reservation, at_s)
                 if is_done and group.last_failure is None:
                     # The nodes could hold more jobs of this group, of which the reservation blocks
@@ -223,7 +226,6 @@ class QueuePass:
 
     def _try(
         self,
-        job_id: JobId,
         record: JobRecord,
         group: Group,
         at_s: float,
@@ -246,7 +248,7 @@ class QueuePass:
             if self.place_if_cleared(record, at_s, actions):
                 return True
             if self._standing.is_final and not job.fixed_indices:  # it can start nowhere else
-                self._table.queue.defer(job_id)
+                self._table.queue.defer(record.job_id)
                 return True
         full, limit = self._full_nodes(job) if job.node_quotas else (NO_NODES, "")
         proposed, self._proposed = self._proposed, None
@@ -256,27 +258,38 @@ class QueuePass:
             candidates = self._propose(job, reserved | full, at_s)
         if candidates.options:
             group.wider_since_s = inf
-            self._offer(job_id, record, candidates, at_s, actions)
+            self._offer(record, candidates, at_s, actions)
             if earlier is not None and group.job_ids:
                 group.restore_failure(earlier, self._cluster, self.candidates)
             return True
         wider = self._wider_candidates(job, reserved | full)
         if wider is not None and self._waits_no_longer(record, group, wider, at_s):
-            self._offer(job_id, record, wider, at_s, actions)
+            self._offer(record, wider, at_s, actions)
             return True
         if full and self.candidates.propose(self._cluster, job, reserved, at_s):
             # No node is reserved for it: it waits for other jobs' CPUs, not for capacity.
             group.note_failure(candidates, limit)
             report_group(record, group, self._config.hand_over_s, actions)
             return True
+        return self._has_no_capacity(record, group, candidates, at_s, actions)
+
+    def _has_no_capacity(
+        self,
+        record: JobRecord,
+        group: Group,
+        failure: Candidates,
+        at_s: float,
+        actions: list[Action],
+    ) -> bool:
+        """Let a job wait for capacity, or release it if the cluster never has any; see _try."""
+        job = record.spec
         if not len(self._cluster) or could_ever_fit(self._cluster, job):
-            group.note_failure(candidates)
-            report_capacity(record, candidates, actions)
+            group.note_failure(failure)
+            report_capacity(record, failure, actions)
             return False
         never = f"no placement could ever hold it in partition {job.partition}"
-        self._table.release_to_slurm(
-            job_id, record, f"{never}: {why_never(self._cluster, job)}", at_s, actions
-        )
+        reason = f"{never}: {why_never(self._cluster, job)}"
+        self._table.release_to_slurm(record.job_id, record, reason, at_s, actions)
         return True
 
     def _waits_no_longer(
@@ -342,19 +355,14 @@ class QueuePass:
         return True
 
     def _offer(
-        self,
-        job_id: JobId,
-        record: JobRecord,
-        candidates: Candidates,
-        at_s: float,
-        actions: list[Action],
+        self, record: JobRecord, candidates: Candidates, at_s: float, actions: list[Action]
     ) -> None:
         if not self._gate.is_open:
             verdict = self._ask_gate(record, candidates, at_s)
             if isinstance(verdict, Defer):
                 record.note_declined(candidates.tier, at_s)
-                self._table.alarm(verdict.until_s, job_id)
-                self._table.queue.defer(job_id)
+                self._table.alarm(verdict.until_s, record.job_id)
+                self._table.queue.defer(record.job_id)
                 report_wait(record, verdict.reason, verdict.until_s, actions)
                 return
         self._take(record, candidates, at_s, actions)

@@ -97,7 +97,7 @@ def _expected(found: policy_pb.ExplainShadowResponse) -> str:
 def _sections(
     console: Console, found: pb.Explanation, features: bool, expected: str
 ) -> Iterator[RenderableType]:
-    yield prose(_asked(found.job))
+    yield prose(_asked(found))
     yield prose(_state(found))
     if found.is_from_journal:
         yield prose(
@@ -134,12 +134,15 @@ def _sections(
         )
 
 
-def _asked(job: pb.Job) -> str:
+def _asked(found: pb.Explanation) -> str:
+    job = found.job
     name = f" ({safe_text(job.name)})" if job.name else ""
     account = f", account {safe_text(job.account)}," if job.account else ""
+    least, most = found.least_node_count, found.most_node_count
+    nodes = f" on {least} to {counted(most, 'node')}" if most > least else ""
     return (
         f"Job {safe_text(job.job_id)}{name} of {user(job)}{account} in partition "
-        f"{or_absent(job.partition)} asked for {counted(job.gpu_count, 'GPU')}."
+        f"{or_absent(job.partition)} asked for {counted(job.gpu_count, 'GPU')}{nodes}."
     )
 
 

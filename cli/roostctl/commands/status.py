@@ -10,7 +10,7 @@ from roostctl.documents.status import status_document
 from roostctl.documents.values import mode_word
 from roostctl.options.common import Options, json_option, pass_options, watch_option
 from roostctl.options.watch import repeat
-from roostctl.output.console import Cell, new_console, pairs, print_document, show
+from roostctl.output.console import Cell, new_console, pairs, print_document, prose, show
 from roostctl.output.quantities import ABSENT, counted, duration, or_absent, safe_text
 
 _SHA_DIGITS = 12
@@ -77,11 +77,15 @@ def _shares(status: pb.Status) -> Iterator[tuple[str, Cell]]:
     yield "Shares", f"Slurm's, of {users}" if status.share_user_count else "equal: no slurmdbd"
 
 
-def _jobs(status: pb.Status) -> str:
-    counts = f"{status.waiting_job_count} waiting, {status.running_job_count} running"
-    if not status.blocked_job_count:
-        return counts
-    return f"{counts}, {status.blocked_job_count} held, dependent or beyond a limit"
+def _jobs(status: pb.Status) -> Text:
+    counts = [f"{status.waiting_job_count} waiting", f"{status.running_job_count} running"]
+    if status.blocked_job_count:
+        counts.append(f"{status.blocked_job_count} held, dependent or beyond a limit")
+    if status.left_jobs:
+        count = sum(left.job_count for left in status.left_jobs)
+        reasons = (f"{left.job_count}: {safe_text(left.reason)}" for left in status.left_jobs)
+        counts.append(f"{count} left to Slurm ({'; '.join(reasons)})")
+    return prose(", ".join(counts))
 
 
 def _watched(status: pb.Status) -> Iterator[tuple[str, Cell]]:

@@ -85,6 +85,8 @@ class ExplainDocument(TypedDict):
     turn: TurnDocument | None
     expected_run: ExpectedRunDocument | None
     is_from_journal: bool
+    least_node_count: int | None
+    most_node_count: int | None
 
 
 def explain_document(explanation: pb.Explanation) -> ExplainDocument:
@@ -126,6 +128,8 @@ def explain_document(explanation: pb.Explanation) -> ExplainDocument:
             else None
         ),
         "is_from_journal": explanation.is_from_journal,
+        "least_node_count": explanation.least_node_count or None,
+        "most_node_count": explanation.most_node_count or None,
     }
 
 

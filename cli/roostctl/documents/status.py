@@ -14,6 +14,13 @@ class PartitionDocument(TypedDict):
     mode: str | None
 
 
+class LeftDocument(TypedDict):
+    """Waiting jobs that are left to Slurm for one reason."""
+
+    reason: str
+    job_count: int
+
+
 class StatusDocument(TypedDict):
     """`roostctl status --json`."""
 
@@ -48,6 +55,7 @@ class StatusDocument(TypedDict):
     watched_start_count: int
     watched_elsewhere_count: int
     blocked_job_count: int
+    left_jobs: list[LeftDocument]
 
 
 def status_document(status: pb.Status) -> StatusDocument:
@@ -93,4 +101,7 @@ def status_document(status: pb.Status) -> StatusDocument:
         "watched_start_count": status.watched_start_count,
         "watched_elsewhere_count": status.watched_elsewhere_count,
         "blocked_job_count": status.blocked_job_count,
+        "left_jobs": [
+            {"reason": left.reason, "job_count": left.job_count} for left in status.left_jobs
+        ],
     }

@@ -75,8 +75,32 @@ class Assembly:
         beat: Callable[[], None],
     ) -> None:
         self._metrics, self._heartbeat, self._collector = metrics, heartbeat, collector
-        limits = JournalLimits(config.journal.max_bytes, config.journal.max_age_s)
+        # Read first: a file that is wrong is refused before the journal is opened.
         speeds, pairs = read_speeds(config), read_shared_pairs(config)
+        self._build_state(config)
+        self._build_desks(config)
+        self.engines = EngineRuns(
+            self.state, self.knowledge, self.recorder, speeds, self.desk.extended, pairs
+        )
+        self._build_meters(config)
+        port = slurm or self._slurm_cli(config)
+        self._build_watch(config, port)
+        self._build_forecast()
+        self._build_decisions(config, port, beat_s, beat)
+        self.servers = Servers(
+            self.state,
+            self._metrics,
+            config.listen,
+            config.operator_socket,
+            config.admin_socket,
+            self.report,
+            self.desk,
+            self.modes,
+        )
+
+    def _build_state(self, config: Config) -> None:
+        """Open the journal, and read what it says of earlier runs."""
+        limits = JournalLimits(config.journal.max_bytes, config.journal.max_age_s)
         opener = JournalOpener(config.paths.state_dir, limits, version("roost"))
         opened = opener.at_start()
         clock = MonotonicClock.resume(opened.last_at_s, opened.epoch_of_zero_s)
@@ -99,6 +123,9 @@ class Assembly:
             earlier_waits=read_waits(opened.journal),
         )
         self.knowledge = KnowledgeKeeper.resume(opened.journal, self.state, self.recorder)
+
+    def _build_desks(self, config: Config) -> None:
+        """Build the parts that change policies and modes, and those that watch what they do."""
         self.desk = PolicyDesk(
             self.state,
             config,
@@ -108,14 +135,9 @@ class Assembly:
             lambda: self.engines.speeds,
         )
         self.modes = ModeDesk(self.state, self.desk, self._change_modes, config)
-        self.engines = EngineRuns(
-            self.state, self.knowledge, self.recorder, speeds, self.desk.extended, pairs
-        )
         self.shadow = PolicyShadow(self.state, self.recorder)
         self.past_jobs = PastJobs(self.state, self.recorder.note_past)
         self.state.find_past = self.recorder.past
-        self._build_meters(config)
-        self._build_tasks(config, slurm or self._slurm_cli(config), beat_s, beat)
 
     def _build_meters(self, config: Config) -> None:
         """Build the parts that measure and learn, once a second."""
@@ -144,10 +166,8 @@ class Assembly:
             owner=owner_of(config.paths.runtime_dir),
         )
 
-    def _build_tasks(
-        self, config: Config, slurm: SlurmPort, beat_s: float, beat: Callable[[], None]
-    ) -> None:
-        """Build the parts that run as tasks of their own."""
+    def _build_watch(self, config: Config, slurm: SlurmPort) -> None:
+        """Build the parts that ask Slurm."""
         self.watch = SlurmWatch(
             slurm,
             self.state,
@@ -162,6 +182,10 @@ class Assembly:
                 lambda job_ids: self.applier.close_jobs(job_ids),
             ),
         )
+        self.questions = ShadowQuestions(slurm, self.state, self._metrics, self.watch)
+
+    def _build_forecast(self) -> None:
+        """Build the parts that estimate start times."""
         self.forecast_worker = ForecastWorker()
         self.forecaster = Forecaster(
             self.state,
@@ -169,7 +193,11 @@ class Assembly:
             self._forecast_errors.corrected,
             EtaComments(self.state, lambda *what: self.applier.foretell(*what)).update,
         )
-        self.questions = ShadowQuestions(slurm, self.state, self._metrics, self.watch)
+
+    def _build_decisions(
+        self, config: Config, slurm: SlurmPort, beat_s: float, beat: Callable[[], None]
+    ) -> None:
+        """Build the loop that decides, and the part that carries its decisions out."""
         self.applier = Applier(
             slurm,
             self.state,
@@ -195,16 +223,6 @@ class Assembly:
                 opt_in.observe,
                 self.watch.short_runs.observe,
             ),
-        )
-        self.servers = Servers(
-            self.state,
-            self._metrics,
-            config.listen,
-            config.operator_socket,
-            config.admin_socket,
-            self.report,
-            self.desk,
-            self.modes,
         )
 
     def _emit(self, event: Event) -> None:

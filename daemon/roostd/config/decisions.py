@@ -101,7 +101,7 @@ class OrderSection(Section):
     earned_trust: bool = Field(
         default=True,
         description="whether expected run times count only as far as they have lately put jobs in"
-        " the right order; false: always; kind learned",
+        " the right order; false: always; kinds learned and learned-left",
     )
     passing_frac: Annotated[float, Field(gt=0, le=1)] = Field(
         default=1.0,

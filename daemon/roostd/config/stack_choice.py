@@ -37,7 +37,7 @@ _PREDICTED = (PreemptionKind.LEARNED_MOVES, PreemptionKind.KNOWN_LEFT_MOVES)
 # Of the keys of `order`, those that kinds other than `learned` have.
 _OF_KNOWN_LEFT = ("reads_limits", "run_time_model")
 _OF_KIND: Mapping[OrderKind, tuple[str, ...]] = {
-    OrderKind.LEARNED_LEFT: (*_OF_KNOWN_LEFT, "passing_frac", "most_delay_s"),
+    OrderKind.LEARNED_LEFT: (*_OF_KNOWN_LEFT, "earned_trust", "passing_frac", "most_delay_s"),
     OrderKind.KNOWN_LEFT: _OF_KNOWN_LEFT,
 }
 _NETWORK_ONLY = ("patience_s", "restart_s", "cooldown_s", "budget_per_hour", "moves")

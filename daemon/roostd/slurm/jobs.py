@@ -127,11 +127,9 @@ class JobReader:
             return Unmanaged("its GPUs do not divide evenly among its nodes")
         partition = job.partition.partition(",")[0]
         mode = self.mode_of(partition)
-        if mode is Mode.ENFORCE and is_of_another(job):
-            return Unmanaged(LEASED_BY_ANOTHER)
-        if mode is Mode.ENFORCE and request.stamp is None:
-            # Checked last: a job released for one of the reasons above has lost its lease by that.
-            return Unmanaged(RELEASED if job.admin_comment == RELEASED_STAMP else NO_LEASE)
+        # Checked last: a job released for one of the reasons above has lost its lease by that.
+        if mode is Mode.ENFORCE and (lacks := _why_unleased(job, request)):
+            return Unmanaged(lacks)
         begin = request.stamp.begin_epoch_s if request.stamp else None
         comment = comment_of(detail) or JobComment()
         fixed = self._fixed_indices(job, request)
@@ -293,6 +291,15 @@ class JobReader:
             return detail.memory_per_node_bytes
         # The job asked for none where memory is accounted: Slurm gives it the whole node's.
         return (job.memory_bytes or 0) // max(job.node_count, 1)
+
+
+def _why_unleased(job: QueuedJob, request: UserRequest) -> str:
+    """Return why a job is not under a lease of this roostd; "" if it is."""
+    if is_of_another(job):
+        return LEASED_BY_ANOTHER
+    if request.stamp is None:
+        return RELEASED if job.admin_comment == RELEASED_STAMP else NO_LEASE
+    return ""
 
 
 def _too_much(what: str, asked: int, most: int) -> Unmanaged:

@@ -111,7 +111,7 @@ def _starts(before: SlurmQueueView, after: SlurmQueueView, at_s: float) -> Itera
 
 
 def _is_held_anew(before: SlurmQueueView, after: SlurmQueueView, job_id: JobId) -> bool:
-    """Whether a GPU that jobs have in parts will be free at another time: one has come or gone."""
+    """Whether the end of a shared GPU has changed: one of its jobs has started or ended."""
     return is_holder(job_id) and before.runs[job_id].end_s != after.runs[job_id].end_s
 
 

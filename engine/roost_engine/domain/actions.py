@@ -80,7 +80,7 @@ class PinStanding:
 
 @value(kw_only=True)
 class Unpin:
-    """Take back a standing pin: the job waits for Roost again."""
+    """Withdraw a standing pin: the job waits for Roost again."""
 
     job_id: JobId
 

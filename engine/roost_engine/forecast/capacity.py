@@ -117,7 +117,7 @@ class LimitEnds:
         return iter(self._ends)
 
     def add(self, number: int, end_s: float, held: Held) -> None:
-        """Take in a job that starts."""
+        """Add a job that starts."""
         if self._is_on and end_s < inf:
             self._end_of[number] = end_s
             insort(self._ends, (end_s, number, held))

@@ -25,7 +25,7 @@ _MOST_BACKFILL_TRIES = 50  # of one demand in one pass
 
 
 class Entrant(NamedTuple):
-    """A job that waits, or will come.
+    """A job that waits, or will arrive.
 
     Attributes:
         key: by which the order sorts it.
@@ -95,10 +95,10 @@ class Play:
         snapshot: the queue now.
         rest_s: how long each running job still holds its GPUs.
         waiting: the waiting jobs.
-        to_come: those that will come, in order of time.
+        to_come: the jobs that will arrive, in order of time.
 
     Attributes:
-        at_s: engine time that it has come to.
+        at_s: present engine time of the simulation.
     """
 
     def __init__(
@@ -149,7 +149,7 @@ class Play:
         self._reserved, self._reserved_from_s = NO_NODES, inf
         self._reservation_count = 0
         self._has_open = True
-        self._closed: list[Turn] = []  # a heap of the groups' turns; some are not true any more
+        self._closed: list[Turn] = []  # a heap of the groups' turns; some are out of date
 
     def starts_s(self, until_s: float, most_events: int = 1_000_000) -> list[float]:
         """Play on until every waiting job has started.
@@ -181,13 +181,13 @@ class Play:
         return min(next_s, self._later[0][0]) if self._later else next_s
 
     def _schedule_arrival(self) -> None:
-        """Keep one job that is to come in the heap."""
+        """Push the next arrival on the heap."""
         entrant = next(self._to_come, None)
         if entrant is not None:
             heappush(self._later, (entrant.at_s, entrant.number, entrant))
 
     def _advance(self) -> None:
-        """Free what jobs held that end now, and let jobs come."""
+        """Free the GPUs of the jobs that end now, and queue the jobs that arrive now."""
         freed, at_s, has_quota = NO_NODES, self.at_s, False
         while self._ends and self._ends[0][0] <= at_s:
             _, number, held = heappop(self._ends)

@@ -229,7 +229,7 @@ class DelayGate:
         return deepcopy(DelayState(self.timers.state(), tuple(self._waits.items()), quiet))
 
     def restore(self, state: DelayState) -> None:
-        """Know what was known when `state` was taken, and nothing else."""
+        """Restore what `state` returned, in place of everything learned since."""
         state = deepcopy(state)
         self.timers.restore(state.timers)
         self._waits = dict(state.waits)

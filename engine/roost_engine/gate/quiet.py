@@ -99,6 +99,6 @@ class QuietWaits:
         return QuietState(self.timers.state())
 
     def restore(self, state: QuietState) -> None:
-        """Know what was known when `state` was taken, and nothing else."""
+        """Restore what `state` returned, in place of everything learned since."""
         self.timers.restore(state.timers)
         self._waits = {}

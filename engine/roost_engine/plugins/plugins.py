@@ -38,6 +38,7 @@ from roost_engine.prediction.predictors import Predictors, PredictorsState
 from roost_engine.prediction.run_time.foreseen_ends import EndsConfig
 from roost_engine.prediction.run_time.history import RunTimeHistory
 from roost_engine.prediction.run_time.history_state import HistoryState
+from roost_engine.prediction.run_time.prediction_skill import LEFT_TRUST
 from roost_engine.prediction.run_time.run_time_model import HISTORY_NAME, RunTimeBlend
 from roost_engine.prediction.speed.speed_predictor import SpeedPredictor, SpeedState
 from roost_engine.prediction.speed.speed_table import ModelSpeeds, TableOfSpeeds
@@ -165,7 +166,7 @@ class Plugins:
         neighbours: how observed speeds correct the score of neighbours.
         any_gpus: whether Slurm chooses the GPUs of a job on several nodes where no index set is
             free on enough of them; False in journals of earlier versions.
-        learned_order: the numbers of the order `learned`.
+        learned_order: the numbers of the order `learned`; `learned-left` has some of them too.
         ends: how predictions take part in reservations; None, as in journals of earlier versions:
             time limits alone do.
         order_model: the name of the model in the order slot, "onnx:" and twelve digits; "": none,
@@ -227,7 +228,8 @@ class Plugins:
                 self.learned_order.reads_limits,
                 run_times,
                 history,
-                self.learned_order.trust,
+                LEFT_TRUST if self.order is OrderKind.LEARNED_LEFT else self.learned_order.trust,
+                self.learned_order.earned_trust,
             )
             if self.knowledge.predictors is not None:
                 predictors.restore(self.knowledge.predictors)

@@ -85,7 +85,7 @@ def make_order(
             return OrderByValue(SpeedAchieved(speed).value, name=kind.value)
         case OrderKind.LEARNED_LEFT:
             left = (predictors or Predictors()).service_left
-            return OrderByValue(left.value, name=kind.value, peek=left.peek)
+            return OrderByValue(left.value, kind.value, left.peek, left.is_trusted)
         case OrderKind.KNOWN_LEFT:
             left = (predictors or Predictors()).known_left
             return OrderByValue(left.value, name=kind.value, peek=left.peek)

@@ -15,7 +15,7 @@ class Backlog:
         self._least_drain_s: dict[JobId, float] = {}  # that drain_of_s() has returned
 
     def wait(self, job_id: JobId, gpu_s: float) -> None:
-        """Take in that a job waits, which is expected to need so much; what is no work is none."""
+        """Add a job that waits and its expected work; not finite or below 0, that counts as 0."""
         self.end(job_id)
         self._leave(job_id)
         gpu_s = gpu_s if isfinite(gpu_s) and gpu_s > 0 else 0.0
@@ -23,7 +23,7 @@ class Backlog:
         self._total_gpu_s += gpu_s
 
     def start(self, job_id: JobId, gpu_count: int) -> None:
-        """Take in that a job waits no longer; `gpu_count` 0: it left without having run."""
+        """Move a job from waiting to running; `gpu_count` 0: it left without having run."""
         self.end(job_id)
         self._leave(job_id)
         self._least_drain_s.pop(job_id, None)
@@ -32,7 +32,7 @@ class Backlog:
             self._busy_gpu_count += gpu_count
 
     def end(self, job_id: JobId) -> None:
-        """Take in that a job does not run any more."""
+        """Remove a job that runs no longer."""
         self._busy_gpu_count -= self._running_gpus.pop(job_id, 0)
 
     def drain_s(self) -> float:

@@ -45,12 +45,12 @@ class UserSums:
         return self.used_gpu_s * kept_frac + held
 
     def hold(self, more: int, at_s: float) -> None:
-        """Take in that the user's jobs hold so many GPUs more from now on; below 0: fewer."""
+        """Add GPUs that the user's jobs hold from now on; below 0: they hold fewer."""
         self.used_gpu_s = self.used_by(at_s)
         self.at_s, self.gpu_count = max(at_s, self.at_s), self.gpu_count + more
 
     def want(self, gpu_s: float, count: int) -> None:
-        """Take in that so many jobs more wait; below 0: fewer."""
+        """Add waiting jobs and their work; below 0: fewer wait."""
         self.waiting_count += count
         # At 0 rounding errors are dropped, so that they do not add up.
         self.waiting_gpu_s = max(self.waiting_gpu_s + gpu_s, 0.0) if self.waiting_count else 0.0
@@ -88,7 +88,7 @@ class UserService:
         self._running: dict[JobId, tuple[int, int]] = {}  # user and GPUs
 
     def wait(self, job_id: JobId, user_id: int, gpu_s: float, slack: float, at_s: float) -> bool:
-        """Take in that a job waits, and return whether its user is over the user's share with it.
+        """Add a job that waits, and return whether its user is over the user's share with it.
 
         That is so if what the user has had lately and what all the user's waiting jobs will need is
         more than `slack` times the user's share of what all users have had and want. The answer for
@@ -128,13 +128,13 @@ class UserService:
         self._active_weight = sum(map(self._weight, active))
 
     def leave(self, job_id: JobId) -> None:
-        """Take in that a job does not wait any more."""
+        """Remove a job that waits no longer."""
         known = self._waiting.pop(job_id, None)
         if known is not None:
             self._want(known.user_id, -known.gpu_s, -1)
 
     def hold(self, job_id: JobId, user_id: int, gpu_count: int, at_s: float) -> None:
-        """Take in that a job holds so many GPUs from now on; 0: it holds none."""
+        """Set the number of GPUs that a job holds from now on."""
         before = self._running.pop(job_id, None)
         if before is not None:
             self._hold(before[0], -before[1], at_s)

@@ -58,14 +58,25 @@ class OrderByValue:
     What an operator has put first or last stays so.
 
     Attributes:
-        value: the value of a job; it must not change while the job waits.
+        value: the value of a job; while the job waits it changes only with `is_trusted`.
         name: what operators call the order.
         peek: the value for readers outside the engine; None: `value` notes nothing.
+        is_trusted: returns whether forecasts count in the value; None: there are none, or always.
     """
 
     value: Value
     name: str = "by value"
     peek: Value | None = None
+    is_trusted: Callable[[], bool] | None = None
+
+    @property
+    def generation(self) -> int:
+        """See policies.RekeyedOrder."""
+        return 0 if self.is_trusted is None else int(self.is_trusted())
+
+    def key_again(self, job: JobRecord, at_s: float) -> SortKey:
+        """See policies.RekeyedOrder."""
+        return self.key(job, at_s)
 
     def key(self, job: JobRecord, at_s: float) -> SortKey:
         """See policies.KeyedOrder."""

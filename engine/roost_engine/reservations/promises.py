@@ -71,7 +71,7 @@ class Promises:
         self._report(record, actions)
 
     def _withdraw(self, by: JobId, actions: list[Action]) -> None:
-        """Take back the promise of the job that had one last, if it still waits."""
+        """Withdraw the newest promise, if its job still waits."""
         record = self._table.jobs.get(self._holder) if self._holder is not None else None
         if record is None or record.promise is None or record.state is not JobState.WAITING:
             return

@@ -22,7 +22,7 @@ MEASURED_RUNS = 2.0
 MOST_RUNS = 20  # of a pair and user; the ones that reported last count
 _MOST_OBSERVED = 2_000  # pairs of models and a user
 _MOST_ALONE = 10_000  # runs; those that reported last
-_LEAST_SPEED_FRAC = 0.05  # what stands still does not do so because of its neighbour
+_LEAST_SPEED_FRAC = 0.05  # a job that makes no progress has another cause than its neighbour
 LEAST_SPREAD = 0.02  # two runs of one job alone differ by about as much
 
 
@@ -33,7 +33,8 @@ class PairSpeed:
     Attributes:
         model: what it trains, as users name it in `roost:model=`.
         beside: the same of the other job.
-        speed_frac: its speed beside the other one, of that alone: above 0, at most 1.
+        speed_frac: its speed beside the other one, as a fraction of its speed alone: above 0,
+            at most 1.
         spread: standard deviation of the logarithm of that speed, from run to run.
     """
 
@@ -49,7 +50,7 @@ class SeparationConfig:
 
     Attributes:
         partitions: the partitions that allow preemption; None: every job may be stopped.
-        settle_s: for so long a job must have been too slow.
+        settle_s: how long a job must have been too slow.
         restart_s: time that a restart costs a job, besides its lost work.
         cooldown_s: shortest time between two requests to stop the same job.
         budget_per_hour: most jobs of one partition that are stopped for this within an hour.
@@ -148,7 +149,7 @@ class LearningRule(PairRule, Protocol):
     """A rule that learns from the speeds of jobs that share."""
 
     def note_speed(self, job: JobSpec, other: JobSpec | None, speed_frac: float) -> float | None:
-        """Take in a reported speed.
+        """Apply a reported speed.
 
         Args:
             job: the job that reports.
@@ -156,11 +157,11 @@ class LearningRule(PairRule, Protocol):
             speed_frac: what it reports, of its ideal speed.
 
         Returns:
-            Its speed of that alone; None: it is alone.
+            Its speed as a fraction of its speed alone; None: it is alone.
         """
 
     def is_beyond_limit(self, speed_frac: float) -> bool:
-        """Return whether a job at this speed, of that alone, loses more than it may."""
+        """Return whether a job at this fraction of its speed alone loses more than it may."""
 
     def knows_pairs_of(self, job: JobSpec) -> bool:
         """Return whether the speed of a job's model beside any other one was measured."""
@@ -264,7 +265,7 @@ class Pairs:
         return PairsState(observed, tuple(self._alone_frac.items()))
 
     def restore(self, state: PairsState) -> None:
-        """Know what was known when a state was taken, of the pairs that the table still has."""
+        """Restore what `state` returned, of the pairs that the table still has."""
         self._observed = {
             (user_id, (model, beside)): dict(runs)
             for user_id, model, beside, runs in state.observed
@@ -273,12 +274,12 @@ class Pairs:
         self._alone_frac = dict(state.alone)
 
     def observe(self, job: JobSpec, other: JobSpec, speed_frac: float) -> None:
-        """Take in the speed of a job beside another; the last of each run counts.
+        """Apply the speed of a job beside another; the last of each run counts.
 
         Args:
             job: the job that reports.
             other: the one job that shares its GPUs.
-            speed_frac: its speed, of that alone.
+            speed_frac: its speed, as a fraction of its speed alone.
         """
         key = key_of(job.model, other.model)
         if key not in self._known:

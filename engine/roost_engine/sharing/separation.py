@@ -9,7 +9,8 @@ It is not seated beside that job again. A job is stopped where that is expected 
          = g(stays) · (1 - s(stays)) - g(goes) · s(goes)         finds no whole GPUs free, this
     stopped where gain · HORIZON_S > g(goes) · (min(checkpoint, run since it started) + restart)
 
-g: the number of GPUs. s: the speed beside the other job, of that alone; 1 where it is not reported.
+g: the number of GPUs. s: the speed beside the other job as a fraction of the speed alone; 1 where
+it is not reported.
 So a job that would only wait is stopped only where two jobs, side by side, get less done than one.
 
 Where a job outgrew the memory that it counted with, and does not fit on the GPU with the other one
@@ -80,7 +81,7 @@ class Separation:
         self._speeds: dict[JobId, tuple[JobId, float]] = {}  # beside which job, and how fast
 
     def note(self, record: JobRecord, other: JobRecord, speed_frac: float, at_s: float) -> None:
-        """Note the speed of a job beside another, of that alone."""
+        """Note the speed of a job beside another, as a fraction of its speed alone."""
         job_id, beside = record.job_id, other.job_id
         self._speeds[job_id] = beside, min(speed_frac, 1.0)
         if not self._rule.is_beyond_limit(speed_frac):

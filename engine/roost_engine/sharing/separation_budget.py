@@ -70,6 +70,6 @@ class SeparationBudget:
         return SeparationState(stops, asked, tuple(self._parted))
 
     def restore(self, state: SeparationState) -> None:
-        """Know what was known when a state was taken."""
+        """Restore what `state` returned."""
         self._budget.restore(state.stops, state.asked)
         self._parted = dict.fromkeys(state.parted)

@@ -48,7 +48,7 @@ def place_again(
 
 
 def _take_back(table: JobTable, record: JobRecord) -> None:
-    """Take back where a job was placed or pinned."""
+    """Withdraw the placement or the pin of a job."""
     table.cluster.release(record.job_id)
     table.unqueue(record.job_id)
     record.replace_pins()

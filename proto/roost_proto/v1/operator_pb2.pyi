@@ -194,6 +194,7 @@ class Status(_message.Message):
     WATCHED_START_COUNT_FIELD_NUMBER: _builtins.int
     WATCHED_ELSEWHERE_COUNT_FIELD_NUMBER: _builtins.int
     BLOCKED_JOB_COUNT_FIELD_NUMBER: _builtins.int
+    LEFT_JOBS_FIELD_NUMBER: _builtins.int
     version: _builtins.str
     cluster: _builtins.str
     uptime_s: _builtins.float
@@ -250,6 +251,10 @@ class Status(_message.Message):
     def slots(self) -> _containers.RepeatedCompositeFieldContainer[Global___SlotPolicy]:
         """One of each slot."""
 
+    @_builtins.property
+    def left_jobs(self) -> _containers.RepeatedCompositeFieldContainer[Global___LeftJobs]:
+        """Waiting jobs with GPUs that are left to plain Slurm, by reason, the most frequent first."""
+
     def __init__(
         self,
         *,
@@ -283,10 +288,11 @@ class Status(_message.Message):
         watched_start_count: _builtins.int = ...,
         watched_elsewhere_count: _builtins.int = ...,
         blocked_job_count: _builtins.int = ...,
+        left_jobs: _abc.Iterable[Global___LeftJobs] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_longest_beyond_slurm_s", b"_longest_beyond_slurm_s", "_share_user_count", b"_share_user_count", "_slurm_answered_ago_s", b"_slurm_answered_ago_s", "longest_beyond_slurm_s", b"longest_beyond_slurm_s", "share_user_count", b"share_user_count", "slurm_answered_ago_s", b"slurm_answered_ago_s"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_longest_beyond_slurm_s", b"_longest_beyond_slurm_s", "_share_user_count", b"_share_user_count", "_slurm_answered_ago_s", b"_slurm_answered_ago_s", "beyond_cap_count", b"beyond_cap_count", "blocked_job_count", b"blocked_job_count", "cluster", b"cluster", "decision_count", b"decision_count", "default_mode", b"default_mode", "fallback_count", b"fallback_count", "gpu_count", b"gpu_count", "gpu_free_count", b"gpu_free_count", "longest_beyond_slurm_job_id", b"longest_beyond_slurm_job_id", "longest_beyond_slurm_s", b"longest_beyond_slurm_s", "node_count", b"node_count", "partitions", b"partitions", "placement", b"placement", "policy_fault", b"policy_fault", "policy_model", b"policy_model", "policy_sha256", b"policy_sha256", "probe_count", b"probe_count", "refused_count", b"refused_count", "running_job_count", b"running_job_count", "share_user_count", b"share_user_count", "slots", b"slots", "slurm_answered_ago_s", b"slurm_answered_ago_s", "slurm_fault", b"slurm_fault", "slurm_version", b"slurm_version", "stack", b"stack", "uptime_s", b"uptime_s", "version", b"version", "waiting_job_count", b"waiting_job_count", "watched_elsewhere_count", b"watched_elsewhere_count", "watched_start_count", b"watched_start_count"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_longest_beyond_slurm_s", b"_longest_beyond_slurm_s", "_share_user_count", b"_share_user_count", "_slurm_answered_ago_s", b"_slurm_answered_ago_s", "beyond_cap_count", b"beyond_cap_count", "blocked_job_count", b"blocked_job_count", "cluster", b"cluster", "decision_count", b"decision_count", "default_mode", b"default_mode", "fallback_count", b"fallback_count", "gpu_count", b"gpu_count", "gpu_free_count", b"gpu_free_count", "left_jobs", b"left_jobs", "longest_beyond_slurm_job_id", b"longest_beyond_slurm_job_id", "longest_beyond_slurm_s", b"longest_beyond_slurm_s", "node_count", b"node_count", "partitions", b"partitions", "placement", b"placement", "policy_fault", b"policy_fault", "policy_model", b"policy_model", "policy_sha256", b"policy_sha256", "probe_count", b"probe_count", "refused_count", b"refused_count", "running_job_count", b"running_job_count", "share_user_count", b"share_user_count", "slots", b"slots", "slurm_answered_ago_s", b"slurm_answered_ago_s", "slurm_fault", b"slurm_fault", "slurm_version", b"slurm_version", "stack", b"stack", "uptime_s", b"uptime_s", "version", b"version", "waiting_job_count", b"waiting_job_count", "watched_elsewhere_count", b"watched_elsewhere_count", "watched_start_count", b"watched_start_count"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__longest_beyond_slurm_s: _TypeAlias = _typing.Literal["longest_beyond_slurm_s"]  # noqa: Y015
     _WhichOneofArgType__longest_beyond_slurm_s: _TypeAlias = _typing.Literal["_longest_beyond_slurm_s", b"_longest_beyond_slurm_s"]  # noqa: Y015
@@ -302,6 +308,29 @@ class Status(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__slurm_answered_ago_s) -> _WhichOneofReturnType__slurm_answered_ago_s | None: ...
 
 Global___Status: _TypeAlias = Status  # noqa: Y015
+
+@_typing.final
+class LeftJobs(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REASON_FIELD_NUMBER: _builtins.int
+    JOB_COUNT_FIELD_NUMBER: _builtins.int
+    reason: _builtins.str
+    """Why, without what is the job's own: "asks for whole nodes"."""
+    job_count: _builtins.int
+    def __init__(
+        self,
+        *,
+        reason: _builtins.str = ...,
+        job_count: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["job_count", b"job_count", "reason", b"reason"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LeftJobs: _TypeAlias = LeftJobs  # noqa: Y015
 
 @_typing.final
 class ListNodesRequest(_message.Message):
@@ -929,6 +958,8 @@ class Explanation(_message.Message):
     TURN_FIELD_NUMBER: _builtins.int
     EXPECTED_RUN_FIELD_NUMBER: _builtins.int
     IS_FROM_JOURNAL_FIELD_NUMBER: _builtins.int
+    LEAST_NODE_COUNT_FIELD_NUMBER: _builtins.int
+    MOST_NODE_COUNT_FIELD_NUMBER: _builtins.int
     NEIGHBOUR_FIELD_NUMBER: _builtins.int
     decided_ago_s: _builtins.float
     """Seconds since the decision was made."""
@@ -940,6 +971,11 @@ class Explanation(_message.Message):
     """The stack of policies in effect, as in Status."""
     is_from_journal: _builtins.bool
     """All of this was read from the journal: roostd was started anew since, or the job ended long ago."""
+    least_node_count: _builtins.int
+    """The fewest and the most nodes that Roost would place the job on; 0 where its user named a number
+    or nothing is known of it.
+    """
+    most_node_count: _builtins.int
     neighbour: _builtins.str
     """As of the placement: which memory processes of no job use on the job's GPUs, then what the
     neighbour that costs most was expected to cost. Empty where there is no such memory, and no
@@ -1001,11 +1037,13 @@ class Explanation(_message.Message):
         turn: Global___Turn | None = ...,
         expected_run: Global___ExpectedRun | None = ...,
         is_from_journal: _builtins.bool = ...,
+        least_node_count: _builtins.int = ...,
+        most_node_count: _builtins.int = ...,
         neighbour: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_achieved", b"_achieved", "_comment", b"_comment", "_sensitivity", b"_sensitivity", "achieved", b"achieved", "comment", b"comment", "expected_run", b"expected_run", "job", b"job", "sensitivity", b"sensitivity", "turn", b"turn"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_achieved", b"_achieved", "_comment", b"_comment", "_sensitivity", b"_sensitivity", "achieved", b"achieved", "candidates", b"candidates", "comment", b"comment", "decided_ago_s", b"decided_ago_s", "exclusions", b"exclusions", "expected_run", b"expected_run", "fallback_reason", b"fallback_reason", "free_before", b"free_before", "is_from_journal", b"is_from_journal", "job", b"job", "neighbour", b"neighbour", "policy", b"policy", "sensitivity", b"sensitivity", "slots", b"slots", "stack", b"stack", "turn", b"turn"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_achieved", b"_achieved", "_comment", b"_comment", "_sensitivity", b"_sensitivity", "achieved", b"achieved", "candidates", b"candidates", "comment", b"comment", "decided_ago_s", b"decided_ago_s", "exclusions", b"exclusions", "expected_run", b"expected_run", "fallback_reason", b"fallback_reason", "free_before", b"free_before", "is_from_journal", b"is_from_journal", "job", b"job", "least_node_count", b"least_node_count", "most_node_count", b"most_node_count", "neighbour", b"neighbour", "policy", b"policy", "sensitivity", b"sensitivity", "slots", b"slots", "stack", b"stack", "turn", b"turn"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__achieved: _TypeAlias = _typing.Literal["achieved"]  # noqa: Y015
     _WhichOneofArgType__achieved: _TypeAlias = _typing.Literal["_achieved", b"_achieved"]  # noqa: Y015

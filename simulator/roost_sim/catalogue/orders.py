@@ -211,6 +211,11 @@ ORDERS: Mapping[str, OrderPart] = {
         ),
         regime=Regime.PREDICTED,
     ),
+    "left-trusting": replace(
+        _of_roostd(OrderKind.LEARNED_LEFT, "as learned-left, always trusted"),
+        regime=Regime.PREDICTED,
+        learned=LearnedOrderConfig(earned_trust=False),
+    ),
     "known-left": replace(
         _of_roostd(
             OrderKind.KNOWN_LEFT,

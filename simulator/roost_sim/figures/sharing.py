@@ -38,7 +38,7 @@ class PairLog:
             self._open[job_id] = now_s, speed_frac
 
     def speeds(self) -> Mapping[JobId, tuple[float, float]]:
-        """Return by job the seconds beside partners, and its mean speed then, of that alone."""
+        """Return by job the seconds beside partners, and the mean share of its speed kept then."""
         return {
             job_id: (shared.seconds, shared.work_s / shared.seconds)
             for job_id, shared in self._jobs.items()
@@ -59,7 +59,7 @@ class GpuHolds:
     def doubled(
         self, shares: tuple[NodeShare, ...], begin_s: float, end_s: float
     ) -> Iterator[tuple[NodeName, float, float]]:
-        """Take in the interval in which a job held some GPUs.
+        """Add the interval in which a job held some GPUs.
 
         Yields:
             (node, begin, end) of each time in which another job held one of these GPUs too.

@@ -13,7 +13,7 @@ import re
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from roost_slurm.command_run import RunCommand, before_deadline, run_command
@@ -62,18 +62,10 @@ def unpin_orphans(
 
     if is_alive():
         return
-    mine = {"", heartbeat.owner_of(runtime_folder, socket.gethostname())}
     can_untype = traits_of(parse_version(ask(commands.version()))).can_untype
-    dump = parse_queue(ask(commands.pending_queue()))
-    orphans = [
-        job
-        for job in dump.jobs
-        if is_orphan(job, wall_clock())
-        and (can_untype or _has_nodes_of_pin(job))
-        and not (is_of_others and _owner(job) in mine)
-    ]
-    orphans.sort(key=lambda job: (-job.priority, job.number))
-    for job in orphans[:MOST_JOBS]:
+    pending = parse_queue(ask(commands.pending_queue())).jobs
+    spared = {"", heartbeat.owner_of(runtime_folder, socket.gethostname())} if is_of_others else ()
+    for job in _orphans(pending, spared, wall_clock(), can_untype=can_untype)[:MOST_JOBS]:
         if is_alive():
             return  # it has come back, and takes care of them itself
         try:
@@ -82,6 +74,27 @@ def unpin_orphans(
         except subprocess.CalledProcessError:
             continue  # it has started or ended, or its request is refused: the others count
         yield job.job_ids[0]
+
+
+def _orphans(
+    pending: Iterable[QueuedJob], spared: Collection[str], now_epoch_s: float, *, can_untype: bool
+) -> list[QueuedJob]:
+    """Return the pinned jobs whose request can be restored, the first in Slurm's order first.
+
+    Args:
+        pending: the waiting jobs.
+        spared: the owners whose pins are left alone.
+        now_epoch_s: wall clock.
+        can_untype: whether this release can take types back.
+    """
+    found = [
+        job
+        for job in pending
+        if is_orphan(job, now_epoch_s)
+        and (can_untype or _has_nodes_of_pin(job))
+        and _owner(job) not in spared
+    ]
+    return sorted(found, key=lambda job: (-job.priority, job.number))
 
 
 def is_roostd_gone(runtime_folder: Path, now_epoch_s: float) -> bool:

@@ -148,3 +148,13 @@ def test_gpus_that_slurm_chooses_are_called_likely(operator: FakeOperator, run: 
     text = explained(run, operator, job, found)
     assert "Chosen     n1:0 n2:3 (likely)" in text
     assert "GPUs       Slurm chooses them on these nodes" in text
+
+
+def test_a_job_that_may_get_several_numbers_of_nodes_says_so(
+    operator: FakeOperator, run: Run
+) -> None:
+    job = build_job("1", pb.JOB_STATE_WAITING)
+    found = pb.Explanation(turn=TURN, least_node_count=1, most_node_count=3)
+    gpus = f"asked for {job.gpu_count} GPU{'s' if job.gpu_count > 1 else ''}"
+    assert f"{gpus} on 1 to 3 nodes." in explained(run, operator, job, found)
+    assert f"{gpus}." in explained(run, operator, job, pb.Explanation(turn=TURN))

@@ -42,4 +42,8 @@ def test_every_count_keeps_its_own_key() -> None:
         "watched_elsewhere_count": 0,
         "blocked_job_count": 0,
     }
+    assert document["left_jobs"] == [
+        {"reason": "asks for whole nodes", "job_count": 12},
+        {"reason": "partition debug is off", "job_count": 1},
+    ]
     assert document["uptime_s"] == 93784.0

@@ -7,7 +7,7 @@ import pytest
 from roost_engine.domain.model import Placement
 from roost_engine.domain.tier import Tier
 from roost_engine.job_record import JobRecord, JobState
-from roost_engine.policies.protocols import KeyedOrder
+from roost_engine.policies.protocols import KeyedOrder, RekeyedOrder
 from roost_engine.prediction.speed.speed_predictor import SpeedPredictor
 from roost_engine.prediction.speed.speed_table import ModelSpeeds, TableOfSpeeds
 from roost_engine.prediction.speed.tier_speeds import TierSpeeds
@@ -52,6 +52,17 @@ def test_an_order_settles_ties_by_slurms_priority() -> None:
     ranked = sorted((served, low, high), key=lambda record: order.key(record, 10.0))
     assert [record.job_id for record in ranked] == ["2", "1", "3"]
     assert isinstance(order, KeyedOrder)
+
+
+def test_keys_are_made_again_when_trust_in_forecasts_changes() -> None:
+    trusted = [True]
+    order = OrderByValue(lambda job, at_s: (float(trusted[0]),), is_trusted=lambda: trusted[0])
+    assert isinstance(order, RekeyedOrder)
+    before, record = order.generation, requeued("1", 5.0)
+    assert order.key_again(record, 1.0) == order.key(record, 1.0)
+    trusted[0] = False
+    assert order.generation != before
+    assert order.key_again(record, 1.0)[1] == 0.0
 
 
 def test_a_reported_speed_is_the_speed_achieved() -> None:

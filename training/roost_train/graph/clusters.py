@@ -1,4 +1,4 @@
-"""Clusters and traces drawn at random, so that a graph model learns no topology by heart."""
+"""Clusters and traces drawn at random, so that a graph model does not overfit one topology."""
 
 from collections.abc import Mapping
 

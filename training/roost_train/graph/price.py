@@ -38,7 +38,7 @@ _FIRST_SEED = 5_000_000  # away from the seeds of recorded decisions
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PriceTrial:
-    """How one price did.
+    """The result of one price.
 
     Attributes:
         price: see training.GraphHyperParameters.

@@ -142,7 +142,7 @@ class Evolution:
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Take back what `state` returned."""
+        """Restore what `state` returned."""
         self.mean, self.step = np.array(state["mean"]), float(state["step"])
         self.generation = int(state["generation"])
         self._covariance = np.array(state["covariance"])

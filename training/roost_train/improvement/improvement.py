@@ -118,7 +118,7 @@ class Learner(Protocol):
         """Return what a checkpoint must hold, beside the net's weights."""
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Take back what `state` returned."""
+        """Restore what `state` returned."""
 
 
 class Improvement:

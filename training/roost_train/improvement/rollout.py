@@ -23,7 +23,7 @@ class Trajectory:
         rewards: what followed each decision until the next, or the end.
         at_s: engine time of each decision, and of the end.
         jct_s: completion time of each job that arrived after the warm-up.
-        earlier_reward: before the first decision; nothing that was decided.
+        earlier_reward: reward before the first decision, which no decision caused.
     """
 
     seed: int

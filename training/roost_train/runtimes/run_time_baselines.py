@@ -25,7 +25,7 @@ class LastTwo:
         self._all_s = deque[float](maxlen=2)
 
     def add(self, job: JobSpec, run_s: float) -> None:
-        """Take in a job that ended."""
+        """Add a job that ended."""
         self._last_s.setdefault(job.user_id, deque(maxlen=2)).append(run_s)
         self._all_s.append(run_s)
 
@@ -45,7 +45,7 @@ class MedianOfSize:
         self._runs_s: dict[tuple[int | None, int], deque[float]] = {}
 
     def add(self, job: JobSpec, run_s: float) -> None:
-        """Take in a job that ended."""
+        """Add a job that ended."""
         for user_id in (job.user_id, None):
             key = (user_id, job.gpu_count)
             self._runs_s.setdefault(key, deque(maxlen=_MEDIAN_COUNT)).append(run_s)

@@ -101,7 +101,7 @@ def choose_epochs(
     """Return after how many passes over the jobs the blend predicts later jobs best.
 
     The last fifth of the jobs to learn from is held out for that; none of the jobs that the report
-    is about is read. More passes only learn by heart what single users did.
+    is about is read. More passes only overfit single users.
     """
     cut = len(train) * 4 // 5
     early, late = train[:cut], train[cut:]

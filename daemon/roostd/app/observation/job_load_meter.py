@@ -2,7 +2,7 @@
 
 Memory used, power, clocks and variations (telemetry.job_load), every five minutes in which they
 have changed. Only where `telemetry.job_loads` is on: the model that ships reads none of them. Left
-out are jobs beside another one on a GPU: what a GPU does is of both.
+out are jobs beside another one on a GPU: the readings of the GPU are those of both.
 """
 
 from collections import deque

@@ -57,7 +57,7 @@ _Item: TypeAlias = JobId | _Node
 
 @dataclass(slots=True)
 class _Seen:
-    """The last look at a job or node, and since when each GPU of it is as it should not be."""
+    """The last look at a job or node, and since when each of its GPUs has been wasted."""
 
     at_s: float
     since_s: dict[tuple[NodeName, int], float] = field(default_factory=dict)

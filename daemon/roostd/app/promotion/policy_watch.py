@@ -1,7 +1,7 @@
 """Watches the jobs of promoted policies: what is observed must not fall behind what was predicted.
 
 Two rules take a policy out. The evidence of its ended jobs reaches the limit
-(`prediction.evidence`), or one of its waiting jobs has waited longer than was ever to be expected:
+(`prediction.evidence`), or one of its waiting jobs has waited longer than was predicted at most:
 a job that never starts never ends, so the first rule alone would not see it.
 Page: docs/policies.md.
 """

@@ -1,5 +1,7 @@
 """The state of the daemon in the words of operator.proto."""
 
+import re
+from collections import Counter
 from collections.abc import Iterator
 from math import isfinite
 
@@ -9,6 +11,9 @@ from roost_proto.v1 import operator_pb2 as pb
 from roostd.config.config import Mode
 from roostd.rpc.messages.jobs import blocked_count
 from roostd.state import DaemonState
+
+_OWN_PART = re.compile("[:;]")
+_REASON_COUNT = 6  # of a status; `roostctl jobs` has the reason of each job
 
 MODES = {
     Mode.OFF: pb.MODE_OFF,
@@ -63,7 +68,25 @@ def status(state: DaemonState) -> pb.Status:
         watched_start_count=state.watched_start_count,
         watched_elsewhere_count=state.watched_elsewhere_count,
         blocked_job_count=blocked_count(state),
+        left_jobs=left_jobs(state),
     )
+
+
+def left_jobs(state: DaemonState) -> Iterator[pb.LeftJobs]:
+    """Yield how many waiting jobs with GPUs are left to plain Slurm, by reason.
+
+    What follows a colon or semicolon is the job's own: `names its GPUs itself: g3`.
+    """
+    counts = Counter(
+        _OWN_PART.split(reason, 1)[0]
+        for job_id, reason in state.unmanaged_reasons.items()
+        if job_id in state.unmanaged
+    )
+    frequent = counts.most_common(_REASON_COUNT)
+    for reason, count in frequent:
+        yield pb.LeftJobs(reason=reason, job_count=count)
+    if rest := counts.total() - sum(count for _, count in frequent):
+        yield pb.LeftJobs(reason="other reasons", job_count=rest)
 
 
 def slots(state: DaemonState) -> Iterator[pb.SlotPolicy]:

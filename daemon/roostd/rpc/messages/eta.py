@@ -17,8 +17,15 @@ _BEFORE_START = (JobState.WAITING, JobState.CLEARING, JobState.PLACING)
 _LATE_INTERVALS = 3.0  # a forecast older than so many intervals is stale
 
 
-def response(state: DaemonState, job_id: JobId | None) -> pb.GetEtaResponse:
+def response(
+    state: DaemonState, job_id: JobId | None, only_owner: int | None = None
+) -> pb.GetEtaResponse:
     """Return what is expected of a job; None: all but `etas`, which are read one by one.
+
+    Args:
+        state: the daemon's.
+        job_id: the job, or None.
+        only_owner: see `etas`.
 
     Raises:
         UnknownJob: there is no such job.
@@ -35,7 +42,8 @@ def response(state: DaemonState, job_id: JobId | None) -> pb.GetEtaResponse:
     if job_id is not None:
         answer.etas.append(_eta(state, job_id, _known(state, found, job_id), age_s))
     else:
-        answer.missing_count = sum(one not in found.jobs for one in state.engine.waiting())
+        missing = (one for one in state.engine.waiting() if one not in found.jobs)
+        answer.missing_count = sum(only_owner in (None, state.user_of(one)) for one in missing)
     return answer
 
 

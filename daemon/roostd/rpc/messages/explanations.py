@@ -35,6 +35,9 @@ def explanation(state: DaemonState, job_id: JobId) -> pb.Explanation:
     exclusions: Exclusions = ()
     if isinstance(record, JobRecord):
         exclusions = record.exclusions
+        counts = {shape.node_count for shape in record.spec.shapes}
+        if len(counts) > 1:
+            message.least_node_count, message.most_node_count = min(counts), max(counts)
         add_outlook(message, state, record)
         for problem in _memory_problem(state, record.spec):
             message.comment.problems.append(problem)

@@ -28,13 +28,13 @@ class OperatorService(pb_grpc.OperatorServicer):
     def __init__(self, state: DaemonState, access: Access | None = None) -> None:
         self._state, self._access = state, access or EveryJob()
         self._readings = Readings()
-        self._statuses = Readings()  # short ones, which must not wait for a crowd of long lists
+        self._short = Readings()  # of one job, one node or counts: they wait for no long list
 
     async def GetStatus(self, request: pb.GetStatusRequest, context: Context) -> pb.Status:
         """See operator.proto."""
         ask = self._state.ask_slurm
         is_silent = request.ask_slurm and ask is not None and not await ask()
-        async with self._statuses.begin():
+        async with self._short.begin(uid_of(context)):
             found = daemon_status.status(self._state)
         job_id, owner = JobId(found.longest_beyond_slurm_job_id), self._access.only_owner(context)
         if owner is not None and self._state.user_of(job_id) != owner:
@@ -57,7 +57,7 @@ class OperatorService(pb_grpc.OperatorServicer):
 
     async def GetNode(self, request: pb.GetNodeRequest, context: Context) -> pb.Node:
         """See operator.proto."""
-        async with self._readings.begin(uid_of(context)):
+        async with self._short.begin(uid_of(context)):
             held = nodes.holders(self._state)
             return nodes.node(self._state, NodeName(request.name), held)
 
@@ -78,7 +78,7 @@ class OperatorService(pb_grpc.OperatorServicer):
     async def GetJob(self, request: pb.GetJobRequest, context: Context) -> pb.Job:
         """See operator.proto."""
         try:
-            async with self._readings.begin(uid_of(context)):
+            async with self._short.begin(uid_of(context)):
                 return jobs.job(self._state, self._visible(request.job_id, context))
         except UnknownJob:
             past = await self._past(request.job_id, context)
@@ -89,7 +89,7 @@ class OperatorService(pb_grpc.OperatorServicer):
     async def ExplainJob(self, request: pb.ExplainJobRequest, context: Context) -> pb.Explanation:
         """See operator.proto."""
         try:
-            async with self._readings.begin(uid_of(context)):
+            async with self._short.begin(uid_of(context)):
                 visible = self._visible(request.job_id, context)
                 return explanations.explanation(self._state, visible)
         except UnknownJob:
@@ -115,8 +115,10 @@ class OperatorService(pb_grpc.OperatorServicer):
                 if await self._past(request.job_id, context) is not None:
                     raise NoForecast(f"job {request.job_id} has ended") from None
                 raise self._unknown(request.job_id, context) from None
-        answer, owner = eta.response(self._state, None), self._access.only_owner(context)
+        owner = self._access.only_owner(context)
         async with self._readings.begin(uid_of(context)) as slices:
+            answer = eta.response(self._state, None, owner)  # counts the jobs: in a turn of its own
+            await slices.give_way()
             async for one in slices.over(eta.etas(self._state, owner)):
                 answer.etas.append(one)
         return answer

@@ -2,7 +2,7 @@
 
 A kind is the jobs of one user with one name, see domain.job_kind. What is observed of a run is its
 residual: the log slowdown by the job's own report, less the predicted one. It has three parts, each
-shrunk towards 0 by as many imagined observations:
+shrunk towards 0 by pseudo-observations, whose residual is 0:
 
     residual(a beside b) = as victim(a) + beside(b, as a saw it) + placed(a on this level)
 
@@ -19,7 +19,7 @@ from roost_engine.prediction.interference.interference_model import PRIOR_SPREAD
 from roost_engine.prediction.noted_dict import NotedDict
 
 TABLE = "interference"
-_FEW_COUNT = 2.0  # imagined observations of residual 0
+_FEW_COUNT = 2.0  # pseudo-observations of residual 0
 _MOST_COUNT = 50.0  # so that a kind that changes is forgotten
 _CAP_SPREADS = 3.0
 MOST_ROWS = 10_000
@@ -44,7 +44,7 @@ class Key(NamedTuple):
 
 @dataclass(slots=True)
 class Residuals:
-    """What a row knows.
+    """The observations of one row.
 
     Attributes:
         total: sum of capped residuals.
@@ -74,7 +74,7 @@ class Residuals:
         return self.total / (self.count + _FEW_COUNT)
 
     def add(self, residual: float, predicted: float, observed: float, weight: float = 1.0) -> None:
-        """Take in an observation that counts as `weight` reports."""
+        """Add an observation that counts as `weight` reports."""
         if self.count >= _MOST_COUNT:
             keep = (_MOST_COUNT - weight) / self.count
             self.total, self.square, self.count = (
@@ -187,7 +187,7 @@ class InterferenceTable:
         return TableState(tuple((key, replace(row)) for key, row in self._rows.items()))
 
     def restore(self, state: TableState) -> None:
-        """Know what was known when `state` was taken, and nothing else."""
+        """Restore what `state` returned, in place of everything learned since."""
         self._rows = NotedDict((key, replace(row)) for key, row in state.rows)
 
     def _mean(self, key: Key) -> float:

@@ -314,7 +314,7 @@ class RunTimeHistory:
         return {KINDS_TABLE: self._kinds, RUNNING_TABLE: self._running}
 
     def restore(self, state: HistoryState) -> None:
-        """Know what was known when `state` was taken, and nothing else."""
+        """Restore what `state` returned, in place of everything learned since."""
         self._kinds, self._narrow = NotedDict(), {}
         self._answers.clear()
         rows = zip(state.at_s, state.ended, state.entered, strict=True)

@@ -139,7 +139,7 @@ class Stretch:
         return max((self.seen + _FEW_COUNT) / (self.believed + _FEW_COUNT), 1.0)
 
     def add(self, seen: float, believed: float, at_s: float) -> None:
-        """Take in a run."""
+        """Add a run."""
         fade = 2.0 ** min(0.0, (self.at_s - at_s) / _STRETCH_HALF_LIFE_S)
         self.at_s = max(at_s, self.at_s)
         self.seen = self.seen * fade + min(seen, _MOST_EXPOSED)
@@ -251,7 +251,7 @@ class SpeedPredictor:
         return TierSpeeds(speeds.node_frac, rack, across)
 
     def learn(self, run: RunEnded) -> None:
-        """Take in how a job ran; a job that was on several tiers, or on one GPU, tells nothing."""
+        """Learn from a job that ran on one tier and on several GPUs; ignore other jobs."""
         job = run.job
         tier = tier_of(run.cluster, job.shares)
         if tier is None or job.stop_count or job.spec.gpu_count < 2:
@@ -301,7 +301,7 @@ class SpeedPredictor:
         return tuple(replace(stretch) for stretch in self._stretches)
 
     def restore(self, state: SpeedState) -> None:
-        """Know what was known when `state` was taken, and nothing else."""
+        """Restore what `state` returned, in place of everything learned since."""
         self._seen = NotedDict((kind, _copied(runs)) for kind, runs in state.seen)
         self._forget_stretched()
         self._stretches = [replace(stretch) for stretch in state.stretches] or [

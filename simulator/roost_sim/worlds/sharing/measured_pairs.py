@@ -61,8 +61,8 @@ class MeasuredPairs:
 
     Attributes:
         kinds: all of them, ascending.
-        speed: (kind, kind beside it) to its speed as a fraction of that alone: above 0, at most 1;
-            only pairs that fitted into memory.
+        speed: (kind, kind beside it) to its speed, as a fraction of its speed alone: above 0, at
+            most 1; only pairs that fitted into memory.
         memory_bytes: what each kind needs of a GPU of GPU_BYTES.
         alone: each kind with a GPU for itself.
         digest: of the file and the GPU type.

@@ -1,13 +1,13 @@
 """messages.daemon_status: the model, the cluster and the shares of users that a status names."""
 
-from roost_engine.domain.model import NodeName
+from roost_engine.domain.model import JobId, NodeName
 from roost_engine.engine import Engine, EngineConfig
 from roost_engine.plugins.plugins import Policies
 from roost_engine.plugins.stacks import OrderKind
 from roostd.config.config import Config
 from roostd.config.decisions import OrderSection
 from roostd.rpc.messages import daemon_status
-from roostd.state import DaemonState
+from roostd.state import DaemonState, UnmanagedJob
 
 
 def test_status_tells_the_digest_of_a_model_and_none_for_the_heuristic(state: DaemonState) -> None:
@@ -44,3 +44,29 @@ def test_status_tells_of_gpus_that_slurm_has_stranded(state: DaemonState) -> Non
         filter(None, (before, state.stranded_fault()))
     )
     assert "scontrol reconfigure" in state.stranded_fault()
+
+
+def test_status_counts_the_waiting_jobs_that_are_left_to_slurm_by_reason(
+    state: DaemonState,
+) -> None:
+    assert not daemon_status.status(state).left_jobs
+    reasons = {
+        "1": "names its GPUs itself: g3",
+        "2": "names its GPUs itself: g1, g2; it is held",
+        "3": "partition debug is off",
+        "4": "asks for no GPUs",
+    }
+    state.unmanaged_reasons = {JobId(name): reason for name, reason in reasons.items()}
+    state.unmanaged = {
+        JobId(name): UnmanagedJob(reason=reason, is_blocked=False)
+        for name, reason in reasons.items()
+        if name != "4"
+    }
+    found = [(left.reason, left.job_count) for left in daemon_status.status(state).left_jobs]
+    assert found == [("names its GPUs itself", 2), ("partition debug is off", 1)]
+
+    many = [f"runs in reservation r{number}" for number in range(9)]
+    state.unmanaged_reasons = {JobId(name): name for name in many}
+    state.unmanaged = {JobId(name): UnmanagedJob(reason=name, is_blocked=False) for name in many}
+    *_, last = daemon_status.status(state).left_jobs
+    assert (last.reason, last.job_count) == ("other reasons", 3)

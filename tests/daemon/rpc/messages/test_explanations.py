@@ -127,3 +127,12 @@ def test_a_model_that_did_not_load_is_the_reason_why_the_heuristic_answered(
     assert explanations.explanation(state, ONE).fallback_reason == ""
     state.policy_fault = "/m.onnx: no such file"
     assert explanations.explanation(state, ONE).fallback_reason == "/m.onnx: no such file"
+
+
+def test_a_job_whose_number_of_nodes_is_open_says_how_many_it_may_get(state: DaemonState) -> None:
+    state.engine = Engine(EngineConfig(), Policies())
+    wide = (shape(4), shape(2, node_count=2))
+    for one in (job("1", gpus=4), replace(job("9", gpus=4), shapes=wide)):
+        state.engine.step(JobQueued(at_s=100.0, job=one))
+    found = [explanations.explanation(state, job_id) for job_id in (ONE, NINE)]
+    assert [(one.least_node_count, one.most_node_count) for one in found] == [(0, 0), (1, 2)]

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pytest
 from tests.daemon.rpc.served import Served
@@ -111,7 +112,7 @@ async def test_answers_do_not_meet_in_a_turn(
         assert turns[0] >= 5
 
 
-async def test_the_status_does_not_wait_for_the_lists_of_others(
+async def test_the_status_and_single_jobs_and_nodes_wait_for_no_list(
     crowd: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(slices, "SLICE_S", 0.0)
@@ -120,6 +121,10 @@ async def test_the_status_does_not_wait_for_the_lists_of_others(
     await asyncio.sleep(0)
     status = await service.GetStatus(pb.GetStatusRequest(), CALL)
     assert status.waiting_job_count == JOB_COUNT - 1
+    assert (await service.GetJob(pb.GetJobRequest(job_id="9"), CALL)).job_id == "9"
+    explained = await service.ExplainJob(pb.ExplainJobRequest(job_id="9"), CALL)
+    assert explained.job.job_id == "9"
+    assert (await service.GetNode(pb.GetNodeRequest(name="n1"), CALL)).name == "n1"
     assert not lists.done()
     await lists
 
@@ -182,3 +187,15 @@ async def test_jobs_may_come_and_go_while_they_are_listed(
             await asyncio.sleep(0)
 
     await asyncio.gather(all_jobs(service), service.GetEta(pb.GetEtaRequest(), CALL), churn())
+
+
+async def test_jobs_that_came_after_the_forecast_are_counted_among_the_callers_own(
+    crowd: Served,
+) -> None:
+    assert crowd.state.forecast is not None
+    crowd.state.forecast = replace(crowd.state.forecast, jobs={})
+    own, every = OperatorService(crowd.state, OwnJobs()), OperatorService(crowd.state)
+    counts = [
+        (await service.GetEta(pb.GetEtaRequest(), CALL)).missing_count for service in (own, every)
+    ]
+    assert counts == [OWN_COUNT - 1, JOB_COUNT - 1]  # the first one runs
