@@ -17,6 +17,7 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from math import inf
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +25,7 @@ from numpy.typing import NDArray
 from roost_engine.domain.model import JobId, JobSpec
 from roost_engine.job_record import JobRecord
 from roost_engine.policies.protocols import (
+    BoundedOrder,
     GatePolicy,
     GateVerdict,
     NotedOrder,
@@ -84,6 +86,7 @@ class CanaryOrder:
     def __init__(self, active: OrderPolicy, candidate: OrderPolicy, share: UserShare) -> None:
         self._active, self._candidate, self._share = active, candidate, share
         self.name = _name(active, candidate)
+        self.longest_wait_s = active.longest_wait_s if isinstance(active, BoundedOrder) else inf
 
     def rank(self, view: QueueView) -> Sequence[JobId]:
         """See OrderPolicy."""

@@ -17,6 +17,7 @@ its faults are in the Decision. The run-times slot is in `prediction.run_time.ru
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from math import inf
 from typing import Protocol, TypeVar
 
 from roost_engine.domain.actions import PolicyFailed
@@ -27,6 +28,7 @@ from roost_engine.policies.heuristics import OpenGate, PriorityOrder, submission
 from roost_engine.policies.protocols import (
     Allow,
     AlwaysOpen,
+    BoundedOrder,
     Defer,
     GatePolicy,
     GateVerdict,
@@ -156,6 +158,7 @@ class OrderSlot(PolicySlot):
 
     Attributes:
         is_keyed: whether a job's place depends on that job alone.
+        longest_wait_s: see policies.BoundedOrder.
     """
 
     def __init__(self, policy: OrderPolicy, faults: FaultLog) -> None:
@@ -166,6 +169,7 @@ class OrderSlot(PolicySlot):
         self._noted = policy if isinstance(policy, NotedOrder) else None
         self._refreshed = policy if isinstance(policy, RefreshedOrder) else None
         self._rekeyed = policy if isinstance(policy, RekeyedOrder) else None
+        self.longest_wait_s = policy.longest_wait_s if isinstance(policy, BoundedOrder) else inf
         self._trusted = cannot_fail(policy)
         self._kinds: tuple[bool, ...] | None = None  # which parts of a key are texts
 

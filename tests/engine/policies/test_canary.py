@@ -1,6 +1,7 @@
 """canary: the candidate decides for a share of the users, and no other user's job is moved."""
 
 from collections.abc import Sequence
+from math import inf
 from random import Random
 
 import numpy as np
@@ -34,6 +35,7 @@ from roost_engine.policies.protocols import (
     QueueView,
     WaitEnded,
 )
+from roost_engine.queue.orders import OrderByValue, attained_service
 from roost_engine.scoring.heuristic import HeuristicScore
 from roost_engine.testing.builders import EngineHarness, job, node, shape, waiting
 
@@ -132,6 +134,12 @@ class Opened(Closed):
 
     def decide(self, offer: Offer) -> GateVerdict:
         return Allow()
+
+
+def test_the_longest_wait_is_that_of_the_active_order() -> None:
+    bounded = OrderByValue(attained_service, longest_wait_s=60.0)
+    assert CanaryOrder(bounded, Backwards(), HALF).longest_wait_s == 60.0
+    assert CanaryOrder(Backwards(), bounded, HALF).longest_wait_s == inf
 
 
 def test_each_gate_judges_and_learns_from_its_own_side() -> None:
