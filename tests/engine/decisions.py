@@ -69,6 +69,7 @@ POLICIES = (
     "roost-2026-11-28b",
     "roost-learned-2026-11-28",
     "roost-learned-2026-11-28b",
+    "roost-learned-2026-11-28c",
     "roost-makespan-2026-11-28b",
     "roost-no-preemption-2026-11-28c",
     "roost-makespan-2026-11-28",

@@ -7,6 +7,7 @@ policies from the same choice and reports the same events to them gets the same 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
+from math import inf
 from types import MappingProxyType
 from typing import assert_never
 
@@ -38,6 +39,7 @@ from roost_engine.prediction.predictors import Predictors, PredictorsState
 from roost_engine.prediction.run_time.foreseen_ends import EndsConfig
 from roost_engine.prediction.run_time.history import RunTimeHistory
 from roost_engine.prediction.run_time.history_state import HistoryState
+from roost_engine.prediction.run_time.prediction_skill import LEFT_TRUST
 from roost_engine.prediction.run_time.run_time_model import HISTORY_NAME, RunTimeBlend
 from roost_engine.prediction.speed.speed_predictor import SpeedPredictor, SpeedState
 from roost_engine.prediction.speed.speed_table import ModelSpeeds, TableOfSpeeds
@@ -165,7 +167,9 @@ class Plugins:
         neighbours: how observed speeds correct the score of neighbours.
         any_gpus: whether Slurm chooses the GPUs of a job on several nodes where no index set is
             free on enough of them; False in journals of earlier versions.
-        learned_order: the numbers of the order `learned`.
+        learned_order: the numbers of the order `learned`; `learned-left` has some of them too.
+        longest_wait_s: see policies.BoundedOrder; inf, as in journals of earlier versions: no job
+            goes first because it has waited.
         ends: how predictions take part in reservations; None, as in journals of earlier versions:
             time limits alone do.
         order_model: the name of the model in the order slot, "onnx:" and twelve digits; "": none,
@@ -185,6 +189,7 @@ class Plugins:
     neighbours: tuple[PairCorrection, ...] = ()
     any_gpus: bool = False
     learned_order: LearnedOrderConfig = field(default_factory=LearnedOrderConfig)
+    longest_wait_s: float = inf
     ends: EndsConfig | None = None
     order_model: str = ""
     gate_model: str = ""
@@ -227,7 +232,8 @@ class Plugins:
                 self.learned_order.reads_limits,
                 run_times,
                 history,
-                self.learned_order.trust,
+                LEFT_TRUST if self.order is OrderKind.LEARNED_LEFT else self.learned_order.trust,
+                self.learned_order.earned_trust,
             )
             if self.knowledge.predictors is not None:
                 predictors.restore(self.knowledge.predictors)
@@ -254,7 +260,7 @@ class Plugins:
     ) -> OrderPolicy:
         if model is not None:
             return order_by(model, predictors or Predictors())
-        return make_order(kind, predictors, self.learned_order)
+        return make_order(kind, predictors, self.learned_order, self.longest_wait_s)
 
     def _with_canary(self, policies: Policies, models: Models) -> Policies:
         canary, predictors = self.canary, policies.predictors

@@ -62,6 +62,7 @@ class Predictors:
         blend: a model of run times beside the history; None: the history alone.
         history: of run times; None: an empty one.
         trust: how the skill of predictions becomes trust.
+        earned_trust: whether `service_left` counts forecasts only as far as they are trusted.
     """
 
     def __init__(
@@ -71,6 +72,7 @@ class Predictors:
         blend: RunTimeBlend | None = None,
         history: RunTimeHistory | None = None,
         trust: TrustConfig | None = None,
+        earned_trust: bool = True,
     ) -> None:
         self.speed = SpeedPredictor(table)
         self.history = history or RunTimeHistory(reads_limits)
@@ -85,7 +87,7 @@ class Predictors:
             partial(_run_times, asked),
             partial(_expected_times, self.history, self._blended),
         )
-        self.service_left = ServiceLeft(*forecasts)
+        self.service_left = ServiceLeft(*forecasts, skill=self.skill if earned_trust else None)
         self.known_left = ServiceLeft(
             *forecasts, self.history.knows_size_of_user, FIRST_GPU_S, KNOWN_FRESH_S
         )
@@ -195,6 +197,8 @@ class Predictors:
         self.history.restore(state.history)
         self.users = UserService.of(state.users)
         self.skill = PredictionSkill(state.skill, self._trust)
+        if self.service_left.skill is not None:
+            self.service_left.skill = self.skill
 
 
 def _run_times(asked: RunTimeHistory | BlendedRunTimes, job: JobRecord, at_s: float) -> RunTimes:

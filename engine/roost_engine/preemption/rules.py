@@ -116,6 +116,7 @@ def learned_moves(config: LearnedMovesConfig, left: ServiceLeft) -> "DisplaceAnd
         permission=config.permission,
         name="learned-moves",
         peek=left.peek,
+        is_trusted=left.is_trusted,
     )
 
 
@@ -156,6 +157,8 @@ class DisplaceBy:
         ranks_by_runs: see policies.RankingPreemption.
         peek: the value for readers outside the engine; None: `value` notes nothing.
         grows: see policies.Displacement.
+        is_trusted: returns whether forecasts count in the value. While they do not it is attained
+            service, so it grows, and leases are as long as those of `roost`. None: there are none.
         beyond: the jobs whose `value` is not their attained service, so that all others are ranked
             by one numpy call; None: the value of any job may be another one.
     """
@@ -172,6 +175,7 @@ class DisplaceBy:
     ranks_by_runs: bool = False
     peek: Value | None = None
     grows: bool = False
+    is_trusted: Callable[[], bool] | None = None
     beyond: Beyond | None = None
     _change_s: float = field(default=inf, init=False)
     # The last ranking: by attained service, or the values of another one.
@@ -182,13 +186,19 @@ class DisplaceBy:
     def displacement(self) -> Displacement:
         """See policies.ValuedPreemption."""
         value = self.peek or self.value
+        grows = self.grows if self.is_trusted is None else not self.is_trusted()
         return Displacement(
-            value=value, permission=self.permission, lease_s=self.safe_s, grows=self.grows
+            value=value, permission=self.permission, lease_s=self._now_s(self.safe_s), grows=grows
         )
 
     def lease_s(self, job: JobRecord) -> float:
         """See policies.PreemptPolicy."""
-        return self.safe_s if _may_stop(self.permission, job) else inf
+        return self._now_s(self.safe_s) if _may_stop(self.permission, job) else inf
+
+    def _now_s(self, span_s: float) -> float:
+        """Return a lease, or the time between two reviews, as long as it is at present."""
+        is_short = self.is_trusted is None or self.is_trusted()
+        return span_s if is_short else max(span_s, LONG_ROUND_S)
 
     def first_to_go(self, running: Sequence[JobRecord], at_s: float) -> Sequence[JobRecord]:
         """See policies.PreemptPolicy."""
@@ -231,7 +241,7 @@ class DisplaceBy:
     def review_s(self, at_s: float) -> float:
         """See policies.PreemptPolicy."""
         change_s = self._change_s if self._change_s > at_s else inf
-        return min(change_s, next_round_s(self.round_s, at_s))
+        return min(change_s, next_round_s(self._now_s(self.round_s), at_s))
 
 
 @dataclass(slots=True)

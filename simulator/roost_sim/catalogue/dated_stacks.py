@@ -2,9 +2,10 @@
 
 They are the stacks before docs/results/networks.md, before `roost` had longer leases, before the
 learned order trusted predictions only as far as they proved right, before jobs waited for common
-shapes only and few runs were no proof (docs/results/order.md), before `default` waited for closer
-GPUs and stopped no job, and while simulated jobs waited for tight shapes without end
-(docs/results/default.md). What they decide must not change: tests/engine/test_decisions.py.
+shapes only and few runs were no proof, before `roost-learned` lost trust in predictions that prove
+wrong (docs/results/order.md), before `default` waited for closer GPUs and stopped no job, and while
+simulated jobs waited for tight shapes without end (docs/results/default.md). What they decide must
+not change: tests/engine/test_decisions.py.
 Page: docs/stacks.md.
 """
 
@@ -58,15 +59,22 @@ DATED_STACKS = (
     ),
     DatedStack(
         name="roost-learned-2026-11-28",
-        order="learned-left",
+        order="left-trusting",
         placement="strict",
         gate="delay",
         preemption="learned-moves",
     ),
     DatedStack(
         name="roost-learned-2026-11-28b",
-        order="learned-left",
+        order="left-trusting",
         placement="shapes-only",
+        gate="delay",
+        preemption="learned-moves",
+    ),
+    DatedStack(
+        name="roost-learned-2026-11-28c",
+        order="left-trusting",
+        placement="common-shapes",
         gate="delay",
         preemption="learned-moves",
     ),

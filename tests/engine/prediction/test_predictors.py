@@ -164,3 +164,19 @@ def test_restoring_an_empty_state_forgets_everything() -> None:
     assert known.state().history == PredictorsState().history
     assert known.state().speed.seen == ()
     assert known.speed.estimate(bert().spec) == predictors().speed.estimate(bert().spec)
+
+
+def distrusted(known: Predictors) -> Predictors:
+    """Return predictors after runs that came out the other way round than expected."""
+    for number in range(112):
+        known.skill.expect(JobId(str(number)), 200.0 - number)
+        known.skill.end(JobId(str(number)), float(number))
+    return known
+
+
+def test_lost_trust_in_what_is_left_comes_through_a_restart() -> None:
+    known, fresh = distrusted(Predictors()), Predictors()
+    assert fresh.service_left.is_trusted()
+    fresh.restore(known.state())
+    assert not fresh.service_left.is_trusted()
+    assert distrusted(Predictors(earned_trust=False)).service_left.is_trusted()

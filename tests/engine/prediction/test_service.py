@@ -5,6 +5,7 @@ import pytest
 
 from roost_engine.domain.model import JobId
 from roost_engine.job_record import JobRecord, JobState
+from roost_engine.prediction.run_time.prediction_skill import PredictionSkill
 from roost_engine.prediction.run_time.run_times import BAND_COUNT, RunTimes, band_of
 from roost_engine.prediction.service import ServiceIndex, ServiceLeft, expected_s
 from roost_engine.testing.builders import job, waiting
@@ -117,6 +118,30 @@ def test_what_becomes_known_of_a_job_counts_from_its_next_question() -> None:
     assert left.value(record, 300.0) == (1_200.0,)
     assert left.value(record, 400.0) > (1_200.0,)
     assert left.peek(running("3"), 5.0) == (20.0,)
+
+
+def test_while_predictions_have_lost_trust_attained_service_is_the_value() -> None:
+    skill = PredictionSkill()
+    left, record = ServiceLeft(Asked(), Asked(), skill=skill), running("1")
+    assert left.value(record, 50.0) == left.peek(record, 50.0) > (1_000.0,)
+    for number in range(112):
+        skill.expect(JobId(f"r{number}"), -float(number) + 200.0)
+        skill.end(JobId(f"r{number}"), float(number))
+    assert not left.is_trusted()
+    assert left.value(record, 60.0) == left.peek(record, 60.0) == (240.0,)
+
+
+def test_what_is_expected_of_a_known_user_s_job_before_it_runs_counts_in_the_skill() -> None:
+    skill, asked = PredictionSkill(), Asked()
+    left = ServiceLeft(asked, asked, skill=skill)
+    left.value(waiting(job("1")), 0.0)
+    left.value(running("2"), 10.0)
+    asked.times = RunTimes(asked.times.ending_fracs, is_of_user=False)
+    left.value(waiting(job("3")), 10.0)
+    for name in ("1", "2", "3"):
+        skill.end(JobId(name), 5.0)
+    ((expected_s, run_s),) = skill.state().runs.tolist()
+    assert (expected_s, run_s) == (pytest.approx(ending_at(1_000.0).rest_s()), 5.0)
 
 
 def test_until_a_job_has_had_so_much_its_attained_service_is_its_value() -> None:

@@ -26,10 +26,12 @@ from roost_engine.preemption.rules import (
     DisplaceBy,
     KnownLeftMovesConfig,
     LasMovesConfig,
+    LearnedMovesConfig,
     Leases,
     LeasesConfig,
     known_left_moves,
     las_moves,
+    learned_moves,
     leases,
     next_round_s,
     widest_first,
@@ -70,6 +72,20 @@ def test_rules_have_the_names_that_operators_configure() -> None:
     known = known_left_moves(KnownLeftMovesConfig(), Predictors().known_left)
     assert name_of(known) == "known-left-moves"
     assert known.serves_deferred
+
+
+@pytest.mark.parametrize(("trust_frac", "lease_s"), [(0.0, 1_800.0), (1.0, 360.0)])
+def test_while_trust_is_lost_what_is_left_counts_as_attained_service_does(
+    trust_frac: float, lease_s: float
+) -> None:
+    predictors = Predictors()
+    predictors.skill.trust_frac = trust_frac
+    rule = learned_moves(LearnedMovesConfig(), predictors.service_left)
+    assert rule.lease_s(ran("1", 10.0)) == rule.displacement.lease_s == lease_s
+    assert rule.review_s(10.0) == lease_s
+    assert rule.displacement.grows == (trust_frac == 0.0)
+    patient = learned_moves(LearnedMovesConfig(lease_s=7_200.0), predictors.service_left)
+    assert patient.lease_s(ran("1", 10.0)) == 7_200.0
 
 
 def test_by_what_is_known_a_job_near_its_end_stays_and_one_far_from_it_goes() -> None:

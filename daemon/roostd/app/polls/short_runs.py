@@ -17,7 +17,7 @@ from typing import TypeAlias
 
 from roost_engine.domain.actions import Action
 from roost_engine.domain.events import Event, JobEnded, JobQueued, JobStarted
-from roost_engine.domain.model import JobId
+from roost_engine.domain.model import JobId, JobSpec
 from roost_slurm.text.squeue import QueuedJob
 from roost_slurm.text.stamp import parse_stamp
 from roostd.slurm.port import QueueSnapshot
@@ -78,13 +78,19 @@ class ShortRuns:
             case JobStarted():
                 if (runs := self._runs_of(event.job_id)) is not None:
                     runs.since_s.setdefault(event.job_id, event.at_s)
-            case JobQueued():  # again, where it ran: that run says nothing of the next one
+            case JobQueued():
+                self._note_kind(event.job)
+                # Again, where it ran: that run says nothing of the next one.
                 if (runs := self._runs_of(event.job.job_id)) is not None:
                     runs.since_s.pop(event.job.job_id, None)
             case JobEnded():
                 self._note_end(event)
             case _:
                 pass
+
+    def _note_kind(self, spec: JobSpec) -> None:
+        if spec.binding and has_one_gpu(spec):
+            self._kinds[_number(spec.job_id)] = spec.user_id, spec.name, spec.partition
 
     def _runs_of(self, job_id: JobId) -> _Runs | None:
         kind = self._kinds.get(_number(job_id))
@@ -151,7 +157,7 @@ class ShortRuns:
             elif spec.binding:
                 if not has_one_gpu(spec) or job.restart_count or first in view.forgotten_on:
                     return None
-                self._kinds[number] = spec.user_id, spec.name, spec.partition
+                self._note_kind(spec)
                 if not self._runs_short(number, now_s):
                     return None
                 found.add(number)

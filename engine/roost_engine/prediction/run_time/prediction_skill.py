@@ -41,10 +41,18 @@ class TrustConfig:
     Attributes:
         fewest_runs: with fewer runs, trust stays as it is.
         doubt: what is taken off the skill, in standard errors of an order by chance.
+        least_skill: what a skill has to exceed besides.
     """
 
     fewest_runs: int = 100
     doubt: float = 0.58
+    least_skill: float = 0.0
+
+
+# An order that stops jobs has attained service to fall back to, which is worth more than the order
+# of arrival, so it asks for more skill. Where nothing tells run times the skill is up to 0.1, where
+# users are known 0.2 to 0.5 (docs/results/order.md).
+LEFT_TRUST = TrustConfig(least_skill=0.1)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -132,7 +140,8 @@ class PredictionSkill:
         self._uncounted += 1
         if self._uncounted >= _COUNTED_EVERY and len(self._runs) >= self._config.fewest_runs:
             self._uncounted = 0
-            proved = skill_of(self._runs) - self._config.doubt / sqrt(len(self._runs))
+            least = self._config.least_skill + self._config.doubt / sqrt(len(self._runs))
+            proved = skill_of(self._runs) - least
             self._trust(min(max(proved / _WHOLE_TRUST_SKILL, 0.0), 1.0))
 
     def _trust(self, frac: float) -> None:

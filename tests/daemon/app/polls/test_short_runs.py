@@ -35,7 +35,9 @@ class Site:
 
     async def poll(self) -> bool:
         self.queue.site = SiteView(opened=self.short_runs.opened)
-        await self.queue.poll()
+        for event in await self.queue.poll():
+            if isinstance(event, JobQueued):
+                self.short_runs.observe(event, ())
         snapshot = await self.queue.slurm.queue()
         return self.short_runs.review(snapshot, self.queue.view)
 
@@ -85,6 +87,21 @@ async def test_jobs_are_opened_once_eight_of_their_kind_were_short() -> None:
     assert not await site.poll()
     assert site.queue.view.unmanaged == {first: OPENED, second: OPENED}
     assert site.opened == [first, second]
+
+
+async def test_jobs_that_came_in_one_burst_count_each() -> None:
+    site = Site()
+    burst = [site.submit() for _ in range(8)]
+    await site.poll()
+    for job_id in burst:
+        site.begin(job_id)
+    site.parts.clock.at_s += 1.0
+    for job_id in burst:
+        site.end(job_id)
+    site.parts.clock.at_s += 2.0
+    waiting = site.submit()
+    await site.poll()
+    assert site.opened == [waiting]
 
 
 async def test_one_longer_run_among_the_last_keeps_them_closed() -> None:

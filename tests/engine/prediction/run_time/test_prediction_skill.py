@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from roost_engine.domain.model import JobId
 from roost_engine.prediction.run_time.prediction_skill import (
+    LEFT_TRUST,
     PredictionSkill,
     SkillState,
     TrustConfig,
@@ -94,6 +95,20 @@ def test_few_runs_are_less_proof_than_many() -> None:
     }
     assert trust[doubtful, 128] < trust[sure, 128]
     assert trust[doubtful, 1_024] < 0.7 * trust[sure, 1_024]
+
+
+def test_an_order_that_stops_jobs_asks_for_more_skill() -> None:
+    def told(right_frac: float) -> list[tuple[float, float]]:
+        random, runs = Random(4), by_chance(1_000)
+        return [(run_s if random.random() < right_frac else s, run_s) for s, run_s in runs]
+
+    assert 0.05 < skill_of(told(0.06)) < 0.1 < 0.2 < skill_of(told(0.4))
+    usual, left = (
+        [seen(told(frac), PredictionSkill(None, config)).trust_frac for frac in (0.06, 0.4)]
+        for config in (TrustConfig(), LEFT_TRUST)
+    )
+    assert usual[0] > 0.5 > left[0]
+    assert usual[1] == left[1] == 1.0
 
 
 def test_predictions_that_order_the_wrong_way_lose_all_trust() -> None:
