@@ -14,13 +14,15 @@ from numpy.typing import NDArray
 from roost_engine.domain.events import LOAD_COLUMNS
 from roost_engine.prediction.interference.interference_vector import fraction, variation
 from roostd.telemetry.board import NodeReport
+from roostd.telemetry.link_use import nic_fracs
 from roostd.telemetry.probe_messages import column, read_load
 
-# In the order of LOAD_COLUMNS first. Cards of the network count for all GPUs near them, whichever
-# jobs hold these, so there is no rate of theirs here.
-QUANTITIES = ("sm", "memory", "pcie", "nvlink", "memory_used", "power", "clock")
-# The newest load has the means of the others (LoadsSeen).
-_MEANS = frozenset(QUANTITIES[len(LOAD_COLUMNS) :])
+# In the order of LOAD_COLUMNS first.
+QUANTITIES = ("sm", "memory", "pcie", "nvlink", "memory_used", "power", "clock", "nic")
+# The newest load has the means of the first (LoadsSeen). That of `nic` is a job's expected
+# communication: measured, it would be known only of jobs that have all GPUs of their nodes.
+_MEANS = frozenset(QUANTITIES[len(LOAD_COLUMNS) : -1])
+_NIC = QUANTITIES.index("nic")
 WINDOW_S = 300.0
 LEAST_SAMPLES = 5
 
@@ -30,7 +32,8 @@ def gpu_readings(report: NodeReport) -> NDArray[np.float64] | None:
 
     Returns:
         [gpu, quantity] in gres order, columns QUANTITIES: fractions, bytes per second, watts and
-        hertz; NaN where the driver reported nothing. None before the first sample.
+        hertz, of cards what is used of their speed; NaN where nothing was reported. None before
+        the first sample.
     """
     sample, order = report.sample, report.hello.order
     if sample is None:
@@ -41,9 +44,29 @@ def gpu_readings(report: NodeReport) -> NDArray[np.float64] | None:
         None if in_use is None or not size else in_use / size
         for in_use, size in zip(used, sizes, strict=True)
     ]
-    more = (memory, column(sample.power_w, order), column(sample.sm_clock_hz, order))
+    more = (
+        memory,
+        column(sample.power_w, order),
+        column(sample.sm_clock_hz, order),
+        nic_fracs(report),
+    )
     columns = [np.array(values, dtype=np.float64) for values in more]
     found: NDArray[np.float64] = np.column_stack([read_load(sample, order), *columns])
+    return found
+
+
+def share_of(readings: NDArray[np.float64], gpus: Sequence[int]) -> NDArray[np.float64]:
+    """Return the readings of a job's GPUs on a node: [gpu, quantity].
+
+    A card counts for all GPUs near it, so it is known only of a job that has all of the node's.
+
+    Args:
+        readings: of the node's GPUs.
+        gpus: of the job, by gres index.
+    """
+    found: NDArray[np.float64] = readings[list(gpus)]
+    if len(found) < len(readings):
+        found[:, _NIC] = np.nan
     return found
 
 

@@ -40,13 +40,16 @@ def busy_fracs(report: NodeReport) -> NDArray[np.float32] | None:
     load = read_load(report.sample, report.hello.order)
     most = np.array(report.hello.lane_counts, dtype=np.float32) * np.float32(LANE_BYTES_PER_S)
     most[most == 0] = np.nan
-    shares = (load[:, _NVLINK] / most, load[:, _PCIE] / PCIE_BYTES_PER_S, _nic_fracs(report))
+    shares = (load[:, _NVLINK] / most, load[:, _PCIE] / PCIE_BYTES_PER_S, nic_fracs(report))
     capped: NDArray[np.float32] = np.minimum(np.stack(shares, axis=1), np.float32(1.0))
     return capped
 
 
-def _nic_fracs(report: NodeReport) -> NDArray[np.float32]:
-    """Return float32 [gpu] in gres order."""
+def nic_fracs(report: NodeReport) -> NDArray[np.float32]:
+    """Return how busy the cards nearest to each GPU were: float32 [gpu] in gres order, uncapped.
+
+    The report has a sample.
+    """
     assert report.sample is not None
     nics, nearest = report.hello.nics, report.hello.nearest_nics
     found = np.full(len(nearest), np.nan, dtype=np.float32)

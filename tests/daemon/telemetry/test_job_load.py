@@ -15,10 +15,11 @@ from roostd.telemetry.job_load import (
     LoadWindow,
     gpu_readings,
     has_changed,
+    share_of,
 )
 from roostd.telemetry.probe_messages import read_hello
 
-POWER, MEMORY = QUANTITIES.index("power"), QUANTITIES.index("memory_used")
+POWER, MEMORY, NIC = (QUANTITIES.index(name) for name in ("power", "memory_used", "nic"))
 
 
 def readings(*gpus: dict[str, float]) -> NDArray[np.float64]:
@@ -102,3 +103,22 @@ def test_what_a_probe_reports_of_each_gpu() -> None:
     assert np.isnan(found[-1, POWER])
     assert np.isnan(found[:, QUANTITIES.index("clock")]).all()
     assert np.isnan(found[:, 0]).all()
+
+
+def test_a_card_counts_by_its_busier_direction_for_a_job_with_all_gpus_of_the_node() -> None:
+    board = ProbeBoard(lambda: 0.0, lambda event: None)
+    said = hello("a")
+    said.nics.add(name="mlx5_0", bytes_per_s=50e9).gpu_levels.extend([pb.ANCESTOR_LEVEL_SYSTEM] * 4)
+    report = board.apply_hello(read_hello(said), board)
+    told = sample(nic_tx_bytes_per_s=floats(10e9), nic_rx_bytes_per_s=floats(20e9))
+    board.apply_sample(report, told, is_checked=True)
+    found = gpu_readings(report)
+    assert found is not None
+    assert share_of(found, (0, 1, 2, 3))[:, NIC].tolist() == pytest.approx([0.4] * 4)
+    assert np.isnan(share_of(found, (0, 1, 2))[:, NIC]).all()
+    assert share_of(found, (0, 1, 2))[:, 0].tolist() == [0.5] * 3
+
+
+def test_the_mean_of_a_card_is_not_reported() -> None:
+    low, high = readings({"nic": 0.1}), readings({"nic": 0.3})
+    assert window(*[low, high] * 5).load() == {"nic_variation": pytest.approx(1 / 3)}

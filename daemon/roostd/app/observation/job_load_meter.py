@@ -17,7 +17,13 @@ from roost_engine.domain.model import JobId
 from roost_engine.engine import Engine
 from roost_engine.job_record import JobRecord
 from roostd.state import DaemonState
-from roostd.telemetry.job_load import WINDOW_S, LoadWindow, gpu_readings, has_changed
+from roostd.telemetry.job_load import (
+    WINDOW_S,
+    LoadWindow,
+    gpu_readings,
+    has_changed,
+    share_of,
+)
 
 # A round over all jobs takes this many polls at most: a sample a minute of each, or more.
 _POLLS_PER_ROUND = 60
@@ -100,5 +106,5 @@ class JobLoadMeter:
             found = gpu_readings(report)
             if found is None or len(found) <= max(share.gpu_indices, default=-1):
                 return []
-            parts.append(found[list(share.gpu_indices)])
+            parts.append(share_of(found, share.gpu_indices))
         return parts

@@ -15,6 +15,7 @@ from roost_engine.scoring.heuristic import HeuristicScore
 from roost_engine.sharing.pairs import PairSpeed, SharingConfig
 from roost_engine.testing.builders import job, node, share
 from roost_formats.journal.codec import decode, encode
+from roost_proto.v1 import telemetry_pb2 as pb
 from roostd.app.observation.job_load_meter import JobLoadMeter
 from roostd.config.config import Config
 from roostd.state import DaemonState
@@ -39,7 +40,10 @@ class Site:
             board=board,
         )
         self.state.engine.step(NodeSeen(at_s=0.0, node=node("a", gpu_count=4)))
-        self.report = board.apply_hello(read_hello(hello("a")), self)
+        said = hello("a")
+        card = said.nics.add(name="mlx5_0", bytes_per_s=50e9)
+        card.gpu_levels.extend([pb.ANCESTOR_LEVEL_SYSTEM] * 4)
+        self.report = board.apply_hello(read_hello(said), self)
         self.meter = JobLoadMeter(self.state, self._take)
 
     def _take(self, event: Event) -> None:
@@ -54,10 +58,12 @@ class Site:
         shares = (replace(share("a", *gpus), seat=seat),)
         self.state.engine.step(JobStarted(at_s=self.clock.at_s, job_id=job_id, shares=shares))
 
-    def pass_time(self, duration_s: float, *power_w: float) -> None:
+    def pass_time(self, duration_s: float, *power_w: float, nic_bytes_per_s: float = 0.0) -> None:
         for at in range(int(duration_s / 10)):
             self.clock.at_s += 10.0
-            said = sample(1, 4, power_w=floats(*[power_w[at % len(power_w)]] * 4))
+            sent = floats(nic_bytes_per_s * (1 + at % 2))
+            power = floats(*[power_w[at % len(power_w)]] * 4)
+            said = sample(1, 4, power_w=power, nic_tx_bytes_per_s=sent)
             self.state.board.apply_sample(self.report, said, is_checked=True)
             self.meter.poll()
 
@@ -130,3 +136,15 @@ def test_a_fresh_engine_is_told_again() -> None:
     site.pass_time(400, 250.0, 450.0)
     assert len(site.told) == 2
     assert site.stored
+
+
+def test_a_network_card_counts_for_a_job_with_all_gpus_near_it() -> None:
+    part, whole = Site(), Site()
+    part.start(TRAINER, 0, 1, 2)
+    whole.start(TRAINER, 0, 1, 2, 3)
+    for site in (part, whole):
+        site.pass_time(400, 300.0, nic_bytes_per_s=10e9)
+    # 10 and 20 GB/s in turns: deviation a third of the mean, v / (1 + v) of it a quarter.
+    assert whole.stored["nic_variation"] == pytest.approx(0.25, abs=0.01)
+    assert "nic_variation" not in part.stored
+    assert part.stored["power"] == whole.stored["power"]
