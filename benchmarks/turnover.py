@@ -8,7 +8,8 @@ runs while the other is idle. Each kind of work offers more than the GPUs can ru
 * sruns: one `srun` after the other from as many clients as asked for, each a job of its own;
 * steps: one `srun` after the other within a job that has all GPUs of a node;
 * resume: the time from `scontrol update state=resume` to the first line of a job that waits for the
-  node, after a drain, after a state of DOWN, and after slurmd was killed and started again.
+  node, after a drain, after a state of DOWN, and after slurmd was killed and started again. From
+  24.11 on a node leaves DOWN by itself here (ReturnToService=2): there is no such figure then.
 """
 
 import argparse
@@ -88,7 +89,7 @@ def _in_turns(
                 found[name].setdefault(figure, []).append(value)
                 print(f"{kind}: {name} {figure} {value:.3f}", file=sys.stderr)
     figures: dict[str, object] = {}
-    for figure in found["plain"]:
+    for figure in [one for one in found["plain"] if one in found["roost"]]:
         medians = {name: statistics.median(of[figure]) for name, of in found.items()}
         for name, of in found.items():
             figures[f"{kind}_{name}_{figure}"] = of[figure]
@@ -148,16 +149,21 @@ def measure_steps(cluster: LocalSlurm, *, count: int) -> dict[str, float]:
 
 def measure_resume(cluster: LocalSlurm) -> dict[str, float]:
     """Return the seconds from a node's return to the first line of a job that waits for it."""
-    return {
+    found = {
         "drained_s": _resume_s(cluster, "drain"),
         "down_s": _resume_s(cluster, "down"),
         "restarted_s": _restart_s(cluster),
     }
+    return {figure: value for figure, value in found.items() if value is not None}
 
 
-def _resume_s(cluster: LocalSlurm, state: str) -> float:
+def _resume_s(cluster: LocalSlurm, state: str) -> float | None:
+    """Return the time from `state=resume`; None: the node has left the state by itself."""
     cluster.run("scontrol", "update", "nodename=n2", f"state={state}", "reason=benchmark")
     job_id = _wait_for_node(cluster)
+    if state not in cluster.run("sinfo", "-h", "-n", "n2", "-o", "%T"):
+        _wait_until_empty(cluster)
+        return None
     began_s = time.time()
     cluster.run("scontrol", "update", "nodename=n2", "state=resume")
     return _first_line_s(cluster, job_id) - began_s

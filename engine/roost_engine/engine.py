@@ -241,7 +241,8 @@ class Engine:
         if table.running:
             is_speed_alone = isinstance(event, SpeedSeen) and not wants_pass and not actions
             if not (is_speed_alone and self._preemption.is_settled(at_s)):
-                self._preemption.consider(self._pass.reserved, at_s, actions)
+                serving = self._pass
+                self._preemption.consider(serving.reserved, serving.overdue_id, at_s, actions)
         self._alarms.announce(at_s, actions)
         if self._faults.pending:
             actions += self._faults.take()

@@ -15,7 +15,7 @@ from roost_engine.cluster.node_sets import EVERY_NODE, NO_NODES, NodeSet
 from roost_engine.domain.actions import Action, Decision, Place
 from roost_engine.domain.config import Passing
 from roost_engine.domain.lazy import Lazy
-from roost_engine.domain.model import JobSpec, Placement
+from roost_engine.domain.model import JobId, JobSpec, Placement
 from roost_engine.job_record import JobRecord, shares_of
 from roost_engine.placement.candidates import Candidates
 from roost_engine.placement.eligibility import could_ever_fit, why_never
@@ -66,6 +66,8 @@ class QueuePass:
     Attributes:
         candidates: the rule that proposes placements, with hints for all that a pass would try.
         reserved: the nodes that the last pass reserved for a job that waits.
+        overdue_id: the first overdue job that found no capacity in the last pass; None: there was
+            none.
     """
 
     def __init__(
@@ -88,6 +90,7 @@ class QueuePass:
         self._standing, self._released, self._promises = standing, released, promises
         self._team = team
         self.reserved: NodeSet = NO_NODES
+        self.overdue_id: JobId | None = None
         has_plain_rules = policies.gate.is_open and table.queue.is_keyed and team is None
         self._places_at_once = has_plain_rules and not standing.is_on
         # What was proposed to a job before the pass in which it is tried.
@@ -129,7 +132,8 @@ class QueuePass:
             return False
         if self._released.is_active or self._config.window_count < 1:
             return False
-        return queue.would_try_only(job, at_s - self._config.patience_s)
+        queue.note_overdue(at_s)
+        return not queue.overdue and queue.would_try_only(job, at_s - self._config.patience_s)
 
     def run(self, at_s: float, actions: list[Action], window_count: int) -> None:
         """Offer GPUs to the queued jobs in order.
@@ -148,9 +152,11 @@ class QueuePass:
         if self._released.is_active:
             cleared |= self._released.nodes
         reserved = cleared if reservation is None else cleared | reservation.nodes
-        self.reserved = reserved
-        # With standing pins, a job without capacity may be pinned before it is impatient.
-        for group, job_id in queue.offers(inf if standing.is_on else impatient_s):
+        self.reserved, self.overdue_id = reserved, None
+        # With standing pins, a job without capacity may be pinned before it is impatient; and nodes
+        # are reserved for an overdue job whatever the patience is.
+        asks_all = standing.is_on or queue.overdue
+        for group, job_id in queue.offers(inf if asks_all else impatient_s):
             record = table.jobs[job_id]
             is_fixed = standing.is_final and record.standing is not None
             # Groups that were not tried yet are nearly all: those cost no call.
@@ -164,7 +170,10 @@ class QueuePass:
                     continue
             if standing.is_on and standing.is_head(record, at_s) and reservation is None:
                 reservation = standing.pin_head(record, at_s, actions)
-            if record.queued_s <= impatient_s:
+            is_overdue = job_id in queue.overdue
+            if is_overdue and self.overdue_id is None:
+                self.overdue_id = job_id
+            if record.queued_s <= impatient_s or is_overdue:
                 if self._config.passing is Passing.NOBODY:
                     self.reserved, reservation = EVERY_NODE, None
                     break

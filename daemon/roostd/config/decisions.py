@@ -16,7 +16,13 @@ from roost_engine.gate.delay import DelayConfig
 from roost_engine.gate.timers import TimerConfig
 from roost_engine.plugins.gate_kinds import GateNumbers, gate_numbers
 from roost_engine.plugins.policy_kinds import PreemptionNumbers, ends_of
-from roost_engine.plugins.stacks import GateKind, OrderKind, PlacementKind, PreemptionKind
+from roost_engine.plugins.stacks import (
+    LONGEST_WAIT_S,
+    GateKind,
+    OrderKind,
+    PlacementKind,
+    PreemptionKind,
+)
 from roost_engine.prediction.run_time.foreseen_ends import EndsConfig
 from roost_engine.prediction.service import ServiceIndex
 from roost_engine.preemption.network_preemption import NetworkPreemptionConfig
@@ -103,6 +109,12 @@ class OrderSection(Section):
         description="whether expected run times count only as far as they have lately put jobs in"
         " the right order; false: always; kinds learned and learned-left",
     )
+    longest_wait_s: SecondsOrNever = Field(
+        default=LONGEST_WAIT_S,
+        description="a job that has waited so long goes before all that have not, nodes are"
+        " reserved for it, and it is not stopped; or never; kinds las, s-rank, learned-left"
+        " and known-left",
+    )
     passing_frac: Annotated[float, Field(gt=0, le=1)] = Field(
         default=1.0,
         description="a job may use reserved nodes if so many of the jobs like it end in time; 1: if"
@@ -116,7 +128,8 @@ class OrderSection(Section):
 
     def to_core(self) -> LearnedOrderConfig:
         """Return the numbers of the learned order as plain data for the core."""
-        return LearnedOrderConfig(**self.model_dump(exclude={"kind", "run_time_model", *_ENDS}))
+        others = {"kind", "run_time_model", "longest_wait_s", *_ENDS}
+        return LearnedOrderConfig(**self.model_dump(exclude=others))
 
     def ends(self, kind: OrderKind) -> EndsConfig | None:
         """Return how predictions take part in reservations; None: they do not."""

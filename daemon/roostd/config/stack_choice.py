@@ -35,10 +35,13 @@ _TIMED = (GateKind.DELAY, GateKind.UPLINK_DELAY)  # gates that have longest_s
 # The rules that ask for run times.
 _PREDICTED = (PreemptionKind.LEARNED_MOVES, PreemptionKind.KNOWN_LEFT_MOVES)
 # Of the keys of `order`, those that kinds other than `learned` have.
-_OF_KNOWN_LEFT = ("reads_limits", "run_time_model")
+_WITHOUT_AGEING = ("longest_wait_s",)
+_OF_KNOWN_LEFT = (*_WITHOUT_AGEING, "reads_limits", "run_time_model")
 _OF_KIND: Mapping[OrderKind, tuple[str, ...]] = {
     OrderKind.LEARNED_LEFT: (*_OF_KNOWN_LEFT, "earned_trust", "passing_frac", "most_delay_s"),
     OrderKind.KNOWN_LEFT: _OF_KNOWN_LEFT,
+    OrderKind.LAS: _WITHOUT_AGEING,
+    OrderKind.S_RANK: _WITHOUT_AGEING,
 }
 _NETWORK_ONLY = ("patience_s", "restart_s", "cooldown_s", "budget_per_hour", "moves")
 _OF_SEPARATE = ("restart_s", "cooldown_s", "budget_per_hour")  # sharing.separate has these too
@@ -142,6 +145,7 @@ class StackChoice:
             knowledge=knowledge,
             any_gpus=True,
             learned_order=self.order.to_core(),
+            longest_wait_s=inf if stack.order.has_ageing else self.order.longest_wait_s,
             ends=self.order.ends(stack.order),
         )
 
@@ -178,8 +182,9 @@ class StackChoice:
                 continue
             if name == "run_time_model" and self.in_effect.preemption in _PREDICTED:
                 continue
-            if kind is not OrderKind.LEARNED:
-                cure = "remove it, or set order.kind: learned"
+            if name in _WITHOUT_AGEING or kind is not OrderKind.LEARNED:
+                other = OrderKind.LAS if name in _WITHOUT_AGEING else OrderKind.LEARNED
+                cure = f"remove it, or set order.kind: {other}"
                 yield ("order", name), f"kind {kind} does not have it; {cure}"
         has_band = kind is not OrderKind.LEARNED or order.fairness is Fairness.BAND
         if not has_band and not _is_default(order, "band"):

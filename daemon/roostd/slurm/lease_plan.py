@@ -60,7 +60,8 @@ class LeasePlan:
         later = [job_id for _, job_id in due[: max(must_count, MOST_AT_ONCE)]]
         if round(long_s) == round(lease_s):
             later, head = [], job_ids  # all have one lease
-        groups = ((round(lease_s), list(head)), (round(long_s), later))
+        # The head last: where an array's record has tasks of both, all tasks keep its lease.
+        groups = ((round(long_s), later), (round(lease_s), list(head)))
         return [(length_s, ids) for length_s, ids in groups if ids]
 
     def note(self, job_ids: Sequence[JobId], length_s: int, now_s: float) -> None:

@@ -13,9 +13,11 @@ from roost_slurm.text.scontrol import JobDetail
 from roost_slurm.text.squeue import QueuedJob
 from roost_slurm.text.stamp import advice, parse_stamp
 from roostd.slurm.lease_plan import lease_of_others_s
+from roostd.slurm.request import asked
 
 _BEFORE_BEGIN = ("BeginTime", "")  # "": Slurm has not looked at the job since its last update
 _LATE_S = 2.0  # Slurm may show the end of a lease this much later than roostd computed it
+FRESH_S = 1.0  # users may change a job in this time, and roostd does not hear of it everywhere
 _BULK_COUNT = 12  # more unknown jobs than this are read by one `show jobs` in any case
 # Fewer too, where the list is short: 84 jobs that come four at a time on 16 GPUs then take 209
 # `show job` and 50 `show jobs` instead of 381 `show job`, 10 % less CPU of roostd and its commands.
@@ -149,6 +151,30 @@ class EndedLeases:
         self._ends_s |= dict.fromkeys(job_ids, ends_s)
 
 
+class DumpAge:
+    """Whether an update of many jobs may go by the last dump of the queue.
+
+    It needs one that shows each change that roostd knows of. A crowd's dumps are seconds apart, and
+    while such an update waits for another dump, all pins wait. Where dumps may come more often, the
+    update waits for another one.
+    """
+
+    def __init__(self) -> None:
+        self._began_s = self._ended_s = self._changed_s = -inf
+
+    def note_dump(self, began_s: float, ended_s: float) -> None:
+        """Note when Slurm was asked for a dump, and when it was read; monotonic times."""
+        self._began_s, self._ended_s = began_s, ended_s
+
+    def note_change(self, at_s: float) -> None:
+        """Note that jobs were changed, in more than their leases."""
+        self._changed_s = at_s
+
+    def is_fresh(self, at_s: float) -> bool:
+        """Return whether the last dump was read a moment ago and lacks no change."""
+        return self._changed_s < self._began_s and at_s < self._ended_s + FRESH_S
+
+
 class DetailCache:
     """The details of the jobs in the queue; read when a job is new or its request has changed.
 
@@ -213,6 +239,19 @@ class DetailCache:
                 self.known[detail.number] = None, known
                 problem = f"the comment or the QoS of job {detail.number} has changed"
                 raise SlurmRefused(commands.show_job(str(detail.number)), 0, problem)
+
+    def check_unchanged(self, job_id: JobId, detail: JobDetail) -> None:
+        """Check that a job's request is the one that the engine placed.
+
+        squeue does not show every change: not of -x, --mem or the largest number of nodes.
+
+        Raises:
+            SlurmRefused: the user has changed the request; the next dump has the new one.
+        """
+        key, known = self.known.get(detail.number, (None, detail))
+        if known.admin_comment == detail.admin_comment and asked(known) != asked(detail):
+            self.known[detail.number] = key, detail
+            raise SlurmRefused(commands.show_job(job_id), 0, "its user has changed what it asks")
 
     async def _read_singly(self, numbers: Sequence[int], found: dict[int, JobDetail]) -> None:
         """Add the details of jobs that are asked for one by one.

@@ -40,7 +40,9 @@ from roostd.slurm.port import (
     SlurmNode,
 )
 from roostd.slurm.queue import (
+    FRESH_S,
     DetailCache,
+    DumpAge,
     EndedLeases,
     MovedBegins,
     begins_of,
@@ -50,7 +52,6 @@ from roostd.slurm.queue import (
 )
 from roostd.slurm.record_reader import RecordReader
 from roostd.slurm.request import (
-    asked,
     check_due,
     check_repinnable,
     check_requeuable,
@@ -108,8 +109,9 @@ class SlurmCli:
         self._dump_lock = asyncio.Lock()
         self._next_dump: asyncio.Task[QueueSnapshot] | None = None
         self._last_dump_s = -queue_interval_s
+        self._age = DumpAge()
         self._details = DetailCache(self._all_details, self._detail)
-        self._rules = RulesReader(self._answer_to, rules_interval_s)
+        self._rules = RulesReader(lambda argv: self._run(argv), rules_interval_s)
         self._hidden = HiddenNodes()
         self._moved_begins = MovedBegins(lease_s)
         self._ended_leases = EndedLeases()
@@ -172,6 +174,7 @@ class SlurmCli:
     def forget_limits(self) -> None:
         """See SlurmPort."""
         self._details.forget_limits()
+        self._age.note_change(time.monotonic())  # users have changed jobs
 
     async def queue(self) -> QueueSnapshot:
         """See SlurmPort."""
@@ -181,17 +184,28 @@ class SlurmCli:
             self._next_dump.add_done_callback(lambda dump: dump.cancelled() or dump.exception())
         return await asyncio.shield(self._next_dump)
 
+    def _left_until_dump_s(self) -> float:
+        crowd_s = len(self._dumped) * _DUMP_INTERVAL_S_PER_JOB
+        reading_s = self._records.dump_cost_s / _READING_FRAC
+        least_s = max(self._queue_interval_s, reading_s, crowd_s)
+        return max(0.0, self._last_dump_s + least_s - time.monotonic())
+
+    async def _have_fresh_dump(self) -> None:
+        if self._left_until_dump_s() < FRESH_S or not self._age.is_fresh(time.monotonic()):
+            await self.queue()
+
+    async def _change(self, argv: Argv) -> str:
+        try:
+            return await self._run(argv)
+        finally:
+            self._age.note_change(time.monotonic())
+
     async def _dump(self) -> QueueSnapshot:
         async with self._dump_lock:
-            crowd_s = len(self._dumped) * _DUMP_INTERVAL_S_PER_JOB
-            reading_s = self._records.dump_cost_s / _READING_FRAC
-            least_s = max(self._queue_interval_s, reading_s, crowd_s)
-            due_s = self._last_dump_s + least_s
-            await asyncio.sleep(max(0.0, due_s - time.monotonic()))
+            await asyncio.sleep(self._left_until_dump_s())
             self._next_dump = None  # later callers may know of changes that this dump misses
             self._last_dump_s, at_epoch_s = time.monotonic(), self._wall_clock()
-            argv = commands.queue()
-            text = await self._run(argv)
+            text = await self._run(argv := commands.queue())
             dump = await self._records.dump(text)
             if dump.malformed_count and not dump.jobs:
                 raise SlurmRefused(argv, 0, f"no line of {dump.malformed_count} is a record")
@@ -204,6 +218,7 @@ class SlurmCli:
             self._begins = begins_of(jobs)
             await asyncio.sleep(0)
             self._ended_leases.seen(jobs, self._begins, at_epoch_s)
+            self._age.note_dump(self._last_dump_s, time.monotonic())
             return QueueSnapshot(
                 at_epoch_s=at_epoch_s,
                 jobs=jobs,
@@ -229,7 +244,7 @@ class SlurmCli:
     ) -> None:
         """See SlurmPort."""
         detail, has_seats = await asyncio.gather(self._waiting(job_id), self._check_open(placement))
-        self._check_unchanged(job_id, detail)
+        self._details.check_unchanged(job_id, detail)
         if beside:
             others = await asyncio.gather(*map(self._detail, beside))
             self._details.check_unedited((detail, *filter(None, others)))
@@ -247,7 +262,7 @@ class SlurmCli:
         )
         try:
             for argv in calls:
-                await self._run(argv)
+                await self._change(argv)
         except SlurmTimeout:
             now = await self._detail(job_id)
             if now is None or not is_pinned(now, placement):
@@ -258,14 +273,14 @@ class SlurmCli:
         """See SlurmPort."""
         detail = await self._waiting(job_id)
         for argv in unpin_calls(job_id, detail, await self.traits(), lease_s):
-            await self._run(argv)
+            await self._change(argv)
         return detail.reason
 
     async def requeue(self, job_id: JobId) -> None:
         """See SlurmPort."""
         check_requeuable(job_id, await self._detail(job_id))
         try:
-            await self._run(commands.requeue(job_id))
+            await self._change(commands.requeue(job_id))
         except SlurmTimeout:
             now = await self._detail(job_id)
             if now is None or now.state is SlurmJobState.RUNNING:
@@ -274,7 +289,7 @@ class SlurmCli:
 
     async def renew(self, job_ids: Sequence[JobId], lease_s: int) -> None:
         """See SlurmPort."""
-        await self.queue()  # a user may have changed the begin time since the last poll
+        await self._have_fresh_dump()  # a user may have changed the begin time since the last poll
         await asyncio.sleep(0)  # each of these steps takes some 8 ms for 15,000 jobs
         now_s, dumped, begins = self._wall_clock(), self._dumped, self._begins
         ends_s = now_s + lease_s
@@ -291,32 +306,31 @@ class SlurmCli:
     async def let_start(self, job_ids: Sequence[JobId]) -> None:
         """See SlurmPort."""
         if any("_" in job_id for job_id in job_ids):
-            await self.queue()  # a task may have left its array's record since
+            await self._have_fresh_dump()  # a task may have left its array's record since
         now_s = self._wall_clock()
         due = [job_id for job_id in job_ids if self._begins.get(job_id, 0) <= now_s]
         due = with_whole_records(due, self._dumped)
         self._ended_leases.renewed(due, now_s)
-        await asyncio.sleep(0)
-        await update_all(self._run, due, commands.let_start)
+        await update_all(self._change, due, commands.let_start)
 
     async def release(self, job_ids: Sequence[JobId]) -> None:
         """See SlurmPort."""
         await self.queue()  # a user may have changed the begin time since the last poll
         for begin_s, ids in by_begin(job_ids, self._begins, self._wall_clock()).items():
-            await update_all(self._run, ids, partial(commands.release, begin_epoch_s=begin_s))
+            await update_all(self._change, ids, partial(commands.release, begin_epoch_s=begin_s))
 
     async def advise(self, job_id: JobId, text: str) -> None:
         """See SlurmPort."""
         detail = await self._waiting(job_id)
         comment = advice(detail.admin_comment, text)
-        await self._run(commands.set_admin_comment([job_id], comment))
+        await self._change(commands.set_admin_comment([job_id], comment))
 
     async def foretell(self, job_id: JobId, text: str) -> None:
         """See SlurmPort. The comment is read just before: a pin may have saved a request in it."""
         detail = await self._waiting(job_id)
         comment = with_eta(detail.admin_comment, text)
         if comment != detail.admin_comment:
-            await self._run(commands.set_admin_comment([job_id], comment))
+            await self._change(commands.set_admin_comment([job_id], comment))
 
     async def first_start(self, question: Argv) -> FirstStart | None:
         """See SlurmPort."""
@@ -327,13 +341,12 @@ class SlurmCli:
 
     async def announce(self, reasons: Mapping[JobId, str]) -> None:
         """See SlurmPort."""
-        await self.queue()  # an older stamp would erase the request that a pin saved in it
+        await self._have_fresh_dump()  # an older stamp would erase what a pin saved in it
         refusals = list[SlurmRefused]()
         for comment, job_ids in comments_of(self._dumped, reasons).items():
             try:
-                await update_all(
-                    self._run, job_ids, partial(commands.set_admin_comment, text=comment)
-                )
+                write = partial(commands.set_admin_comment, text=comment)
+                await update_all(self._change, job_ids, write)
             except SlurmRefused as error:  # of one job, which keeps no reason from the others
                 refusals.append(error)
                 if len(refusals) >= _MOST_REFUSALS:
@@ -367,22 +380,6 @@ class SlurmCli:
             if not node.is_open:
                 raise NodeClosed(node.name, node.state)
         return any(node.has_seats for node in nodes)
-
-    def _check_unchanged(self, job_id: JobId, detail: JobDetail) -> None:
-        """Check that a job's request is the one that the engine placed.
-
-        squeue does not show every change: not of -x, --mem or the largest number of nodes.
-
-        Raises:
-            SlurmRefused: the user has changed the request; the next dump has the new one.
-        """
-        key, known = self._details.known.get(detail.number, (None, detail))
-        if known.admin_comment == detail.admin_comment and asked(known) != asked(detail):
-            self._details.known[detail.number] = key, detail
-            raise SlurmRefused(commands.show_job(job_id), 0, "its user has changed what it asks")
-
-    async def _answer_to(self, argv: Argv) -> str:
-        return await self._run(argv)
 
     async def _all_details(self, wanted: Collection[int]) -> tuple[int, dict[int, JobDetail]]:
         text = await self._run(commands.show_jobs())

@@ -7,6 +7,7 @@ policies from the same choice and reports the same events to them gets the same 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
+from math import inf
 from types import MappingProxyType
 from typing import assert_never
 
@@ -167,6 +168,8 @@ class Plugins:
         any_gpus: whether Slurm chooses the GPUs of a job on several nodes where no index set is
             free on enough of them; False in journals of earlier versions.
         learned_order: the numbers of the order `learned`; `learned-left` has some of them too.
+        longest_wait_s: see policies.BoundedOrder; inf, as in journals of earlier versions: no job
+            goes first because it has waited.
         ends: how predictions take part in reservations; None, as in journals of earlier versions:
             time limits alone do.
         order_model: the name of the model in the order slot, "onnx:" and twelve digits; "": none,
@@ -186,6 +189,7 @@ class Plugins:
     neighbours: tuple[PairCorrection, ...] = ()
     any_gpus: bool = False
     learned_order: LearnedOrderConfig = field(default_factory=LearnedOrderConfig)
+    longest_wait_s: float = inf
     ends: EndsConfig | None = None
     order_model: str = ""
     gate_model: str = ""
@@ -256,7 +260,7 @@ class Plugins:
     ) -> OrderPolicy:
         if model is not None:
             return order_by(model, predictors or Predictors())
-        return make_order(kind, predictors, self.learned_order)
+        return make_order(kind, predictors, self.learned_order, self.longest_wait_s)
 
     def _with_canary(self, policies: Policies, models: Models) -> Policies:
         canary, predictors = self.canary, policies.predictors

@@ -1,6 +1,8 @@
 """Policies by the kinds and numbers that a configuration gives: a function for each step."""
 
 from dataclasses import dataclass
+from functools import partial
+from math import inf
 from typing import TypeAlias, assert_never
 
 from roost_engine.domain.model import JobSpec
@@ -67,6 +69,7 @@ def make_order(
     kind: OrderKind,
     predictors: Predictors | None = None,
     learned: LearnedOrderConfig | None = None,
+    longest_wait_s: float = inf,
 ) -> OrderPolicy:
     """Make an order.
 
@@ -74,21 +77,23 @@ def make_order(
         kind: which.
         predictors: `s-rank` asks them for speeds that are not reported, `learned` for run times.
         learned: the numbers of `learned`.
+        longest_wait_s: see policies.BoundedOrder; of the orders without ageing.
     """
+    by_value = partial(OrderByValue, name=kind.value, longest_wait_s=longest_wait_s)
     match kind:
         case OrderKind.PRIORITY:
             return PriorityOrder()
         case OrderKind.LAS:
-            return OrderByValue(attained_service, name=kind.value)
+            return by_value(attained_service)
         case OrderKind.S_RANK:
             speed = None if predictors is None else predictors.speed
-            return OrderByValue(SpeedAchieved(speed).value, name=kind.value)
+            return by_value(SpeedAchieved(speed).value)
         case OrderKind.LEARNED_LEFT:
             left = (predictors or Predictors()).service_left
-            return OrderByValue(left.value, kind.value, left.peek, left.is_trusted)
+            return by_value(left.value, peek=left.peek, is_trusted=left.is_trusted)
         case OrderKind.KNOWN_LEFT:
             left = (predictors or Predictors()).known_left
-            return OrderByValue(left.value, name=kind.value, peek=left.peek)
+            return by_value(left.value, peek=left.peek)
         case OrderKind.LEARNED:
             return LearnedOrder(learned or LearnedOrderConfig(), predictors or Predictors())
         case _:

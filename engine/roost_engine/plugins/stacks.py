@@ -24,6 +24,11 @@ class OrderKind(StrEnum):
     #                            a job of its user and size has ended
 
     @property
+    def has_ageing(self) -> bool:
+        """Whether the order itself bounds what may pass a job: by Slurm's ageing, or its own."""
+        return self in (OrderKind.PRIORITY, OrderKind.LEARNED)
+
+    @property
     def reads_predictors(self) -> bool:
         """Whether the order asks what is expected of jobs."""
         return self not in (OrderKind.PRIORITY, OrderKind.LAS)
@@ -65,6 +70,7 @@ BUILTIN_MODEL = "builtin"
 GRAPH_MODEL = "graph"  # ships with Roost; reads the cluster too
 NEIGHBOURS_MODEL = "neighbours"  # the heuristic less what neighbours cost
 DEFAULT_PATIENCE_S = 600.0
+LONGEST_WAIT_S = 30 * 86_400.0  # of orders without ageing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,14 +17,18 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from math import inf
 
 import numpy as np
 from numpy.typing import NDArray
 
 from roost_engine.domain.model import JobId, JobSpec
+from roost_engine.job_record import JobRecord
 from roost_engine.policies.protocols import (
+    BoundedOrder,
     GatePolicy,
     GateVerdict,
+    NotedOrder,
     Offer,
     OrderPolicy,
     QueueMark,
@@ -82,6 +86,7 @@ class CanaryOrder:
     def __init__(self, active: OrderPolicy, candidate: OrderPolicy, share: UserShare) -> None:
         self._active, self._candidate, self._share = active, candidate, share
         self.name = _name(active, candidate)
+        self.longest_wait_s = active.longest_wait_s if isinstance(active, BoundedOrder) else inf
 
     def rank(self, view: QueueView) -> Sequence[JobId]:
         """See OrderPolicy."""
@@ -91,6 +96,12 @@ class CanaryOrder:
             return ranked
         swapped = (job_id for job_id in self._candidate.rank(view) if job_id in chosen)
         return [next(swapped) if job_id in chosen else job_id for job_id in ranked]
+
+    def note(self, job: JobRecord, at_s: float) -> None:
+        """See NotedOrder."""
+        for order in (self._active, self._candidate):
+            if isinstance(order, NotedOrder):
+                order.note(job, at_s)
 
     def is_outdated(self, ranked: QueueMark, now: QueueMark) -> bool:
         """See RefreshedOrder: either order may ask for it."""

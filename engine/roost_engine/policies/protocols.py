@@ -90,6 +90,23 @@ class RekeyedOrder(KeyedOrder, Protocol):
 
 
 @runtime_checkable
+class BoundedOrder(OrderPolicy, Protocol):
+    """An order without ageing, in which a job goes first once it has waited for very long."""
+
+    @property
+    def longest_wait_s(self) -> float:
+        """From this wait on; inf: never."""
+
+
+@runtime_checkable
+class NotedOrder(OrderPolicy, Protocol):
+    """An order without keys that is shown each job when it is queued, long before it may rank."""
+
+    def note(self, job: JobRecord, at_s: float) -> None:
+        """Note what is expected of a job that was queued, queued again or changed."""
+
+
+@runtime_checkable
 class RefreshedOrder(OrderPolicy, Protocol):
     """An order that says when to ask it again; others are asked whenever a job is queued."""
 

@@ -17,6 +17,7 @@ its faults are in the Decision. The run-times slot is in `prediction.run_time.ru
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from math import inf
 from typing import Protocol, TypeVar
 
 from roost_engine.domain.actions import PolicyFailed
@@ -27,10 +28,12 @@ from roost_engine.policies.heuristics import OpenGate, PriorityOrder, submission
 from roost_engine.policies.protocols import (
     Allow,
     AlwaysOpen,
+    BoundedOrder,
     Defer,
     GatePolicy,
     GateVerdict,
     KeyedOrder,
+    NotedOrder,
     Offer,
     OrderPolicy,
     QueueMark,
@@ -155,6 +158,7 @@ class OrderSlot(PolicySlot):
 
     Attributes:
         is_keyed: whether a job's place depends on that job alone.
+        longest_wait_s: see policies.BoundedOrder.
     """
 
     def __init__(self, policy: OrderPolicy, faults: FaultLog) -> None:
@@ -162,14 +166,18 @@ class OrderSlot(PolicySlot):
         self._policy = policy
         self._keyed = policy if isinstance(policy, KeyedOrder) else None
         self.is_keyed = self._keyed is not None
+        self._noted = policy if isinstance(policy, NotedOrder) else None
         self._refreshed = policy if isinstance(policy, RefreshedOrder) else None
         self._rekeyed = policy if isinstance(policy, RekeyedOrder) else None
+        self.longest_wait_s = policy.longest_wait_s if isinstance(policy, BoundedOrder) else inf
         self._trusted = cannot_fail(policy)
         self._kinds: tuple[bool, ...] | None = None  # which parts of a key are texts
 
     def key(self, job: JobRecord, at_s: float) -> SortKey:
         """Return what to sort a job by; jobs whose key failed come last, in Slurm's order."""
-        keyed = self._keyed
+        keyed, noted = self._keyed, self._noted
+        if noted is not None:
+            self.ask(lambda: noted.note(job, at_s), lambda: None)
         if keyed is None:
             return ()
         if self._trusted:

@@ -62,7 +62,7 @@ class Preemption:
 
     def grant_lease(self, job_id: JobId, record: JobRecord, at_s: float) -> None:
         """Set the time from which a job that has just started may be asked to stop."""
-        if not record.spec.binding:
+        if not record.spec.binding or self._table.queue.overdue.would_have(record, at_s):
             return
         record.safe_until_s = at_s + self._policy.lease_s(record)
         if record.safe_until_s < inf:
@@ -73,17 +73,21 @@ class Preemption:
         if self._policy.renews_leases:
             self._table.alarm(record.safe_until_s, job_id)
 
-    def consider(self, reserved: NodeSet, at_s: float, actions: list[Action]) -> None:
+    def consider(
+        self, reserved: NodeSet, overdue_id: JobId | None, at_s: float, actions: list[Action]
+    ) -> None:
         """Ask running jobs to stop: at the end of a lease, for a waiting job, or to migrate.
 
         Args:
             reserved: nodes that are reserved for a waiting job; no job migrates to them.
+            overdue_id: while this overdue job waits, none is stopped for others; None: there is
+                none.
             at_s: engine time.
             actions: the requests to stop jobs are added to it.
         """
         stopping_count = len(self._table.stopping)
         if self._policy.renews_leases or self.is_wanted:
-            self._stop_for_others(at_s, actions)
+            self._stop_for_others(overdue_id, at_s, actions)
         if self._migration is not None and self._migration.is_due:
             stoppable = self._table.running.stoppable(at_s)
             self._migration.consider(stoppable, reserved, at_s, actions)
@@ -99,7 +103,9 @@ class Preemption:
         queue = self._table.queue
         return queue.has_blocked() or (self._policy.serves_deferred and queue.has_deferred())
 
-    def _stop_for_others(self, at_s: float, actions: list[Action]) -> None:
+    def _stop_for_others(
+        self, overdue_id: JobId | None, at_s: float, actions: list[Action]
+    ) -> None:
         policy, stoppable = self._policy, self._table.running.stoppable(at_s)
         if not stoppable:
             return
@@ -108,12 +114,17 @@ class Preemption:
             for record in ranked:
                 self._table.ask_to_stop(record, "its lease ended", None, at_s, actions)
             return
-        for job_id in self._table.queue.blocked():
+        queue = self._table.queue
+        alone_id = overdue_id if overdue_id is not None and overdue_id in queue else None
+        for job_id in queue.blocked():
+            if alone_id is not None and job_id != alone_id:
+                continue  # it would take GPUs that become free for the overdue job
             record = self._table.jobs[job_id]
             victims = policy.displaced(record, ranked, at_s)
             if victims:
                 self._displace(job_id, record, victims, at_s, actions)
-        for job_id in self._table.queue.deferred() if policy.serves_deferred else ():
+        serves_deferred = policy.serves_deferred and alone_id is None
+        for job_id in queue.deferred() if serves_deferred else ():
             record = self._table.jobs[job_id]
             victims = policy.displaced(record, ranked, at_s)
             if victims:

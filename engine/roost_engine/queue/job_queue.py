@@ -18,6 +18,7 @@ from roost_engine.policies.protocols import CandidatePolicy, QueueMark, QueueVie
 from roost_engine.policies.slots import OrderSlot
 from roost_engine.queue.group import Group, QueueOwners, demand_key, demand_of
 from roost_engine.queue.limited_groups import LimitedGroups
+from roost_engine.queue.overdue_jobs import OverdueJobs
 from roost_engine.queue.quotas import Quotas
 from roost_engine.queue.turns import Turn, first_hopeful, first_preemptors, push_turn
 
@@ -38,6 +39,7 @@ class JobQueue:
         has_preemptors: whether there is a job in the queue for which Slurm may preempt.
         departure_count: how many jobs have left it.
         limited: the groups that a quota holds back.
+        overdue: the queued jobs that have waited for as long as the order lets any job wait.
         owners: the agents whose jobs these are; None: there is one agent.
     """
 
@@ -66,6 +68,7 @@ class JobQueue:
         self._hopeful: list[Group] = []  # groups that may find capacity in this pass
         self._unreported: dict[JobId, None] = {}  # added, and not reported by end_pass() yet
         self.limited = LimitedGroups(self._jobs)
+        self.overdue = OverdueJobs(order.longest_wait_s)
 
     def __contains__(self, job_id: JobId) -> bool:
         return job_id in self._jobs
@@ -120,6 +123,7 @@ class JobQueue:
             self._forget_if_empty(left)
             if group.wider_since_s < inf:
                 group.forget()  # the job may have waited for the tight shapes for long enough
+        self.overdue.note_queued(record)
         self._unreported[job_id] = None
         self.wants_pass = True
         is_first = self._first_job_matters and group.job_ids[0][1] == job_id
@@ -181,8 +185,28 @@ class JobQueue:
         for group in self._groups.values():
             self._recall(group)
 
+    def note_overdue(self, at_s: float) -> None:
+        """Put the jobs first that have waited for as long as the order lets any job wait."""
+        for record in self.overdue.advance(self._jobs.values(), at_s):
+            self._is_due = True
+            if self.is_keyed:
+                self._sort_again(record, at_s)
+            else:
+                self._ranked = QueueMark(-1, 0, 0, 0.0)  # the next pass ranks all jobs
+
+    def _sort_again(self, record: JobRecord, at_s: float) -> None:
+        """Sort a queued job by its present key."""
+        job_id = record.job_id
+        group, old = self._entries[job_id]
+        key = record.sort_key = self._order.key(record, at_s)
+        self._entries[job_id] = group, key
+        if job_id not in group.deferred:
+            del group.job_ids[group.place_of((old, job_id))]
+            insort(group.job_ids, (key, job_id))
+
     def begin_pass(self, cluster: Cluster, candidates: CandidatePolicy, at_s: float) -> bool:
         """Recall groups that may have capacity now, rank the jobs; return whether a pass is due."""
+        self.note_overdue(at_s)
         if self._generation != self._order.generation:
             self._generation, self._is_due = self._order.generation, True
             key_again = self._order.key_again
@@ -340,6 +364,7 @@ class JobQueue:
             assert self.wants_pass, "a pass would not begin"
         queued = [job_id for group in self._groups.values() for job_id in group.since_s]
         assert sorted(queued) == sorted(self._jobs) == sorted(self._entries)
+        assert self._jobs.keys() >= set(self.overdue), "an overdue job has left"
         for demand, group in self._groups.items():
             assert group.demand == demand, "a group is misfiled"
             assert demand_of(group.sample, demand.agent) == demand, "its sample is another's"
@@ -355,6 +380,7 @@ class JobQueue:
 
     def _take_out(self, job_id: JobId) -> Group:
         del self._jobs[job_id]
+        self.overdue.forget(job_id)
         group, key = self._entries.pop(job_id)
         if job_id in group.deferred:
             del group.deferred[job_id]

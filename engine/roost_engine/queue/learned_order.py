@@ -120,7 +120,7 @@ class LearnedOrder:
         backlog = self._predictors.backlog
         gpu_s = spec.gpu_count * times.rest_s()
         backlog.wait(spec.job_id, gpu_s)
-        window_s = config.window_s + config.window_backlogs * backlog.drain_of_s(spec.job_id)
+        window_s = self.window_s(backlog.drain_of_s(spec.job_id))
         users, slack = self._predictors.users, config.share_slack
         is_over = users.wait(spec.job_id, spec.user_id, gpu_s, slack, at_s)
         if times.age_s <= 0.0:
@@ -153,10 +153,17 @@ class LearnedOrder:
 
     def key_by(self, spec: JobSpec, times: RunTimes) -> SortKey:
         """See ExpectingOrder."""
-        config = self.config
-        window_s = config.window_s + config.window_backlogs * self._predictors.backlog.drain_s()
-        due = _Due(max(spec.submit_s, spec.eligible_s), self._span_s(spec, times, window_s))
-        return self._sorted_by(spec, self._earliest_s((due,)))
+        drain_s = self._predictors.backlog.drain_s()
+        return self._sorted_by(spec, self.due_by(spec, times, self.window_s(drain_s)))
+
+    def due_by(self, spec: JobSpec, times: RunTimes, window_s: float) -> float:
+        """Return when a job is due that may run so long and has this window, by present trust."""
+        span_s = self._span_s(spec, times, window_s)
+        return self._earliest_s((_Due(max(spec.submit_s, spec.eligible_s), span_s),))
+
+    def window_s(self, drain_s: float) -> float:
+        """Return the window of a job that came when the queue took so long."""
+        return self.config.window_s + self.config.window_backlogs * drain_s
 
     def _span_s(self, spec: JobSpec, times: RunTimes, window_s: float) -> float:
         """Return how much later a job is due than it came, if what is expected of it is trusted.

@@ -1,12 +1,13 @@
 """The order that a model makes: it reads features of all waiting jobs and ranks them at once.
 
-What an operator has put first or last stays so, and a job that has waited longer than `DUE_S` goes
-before every job that has not, whatever the model says. Page: docs/policies.md.
+What an operator has put first or last stays so, and a job that has waited longer than the window of
+the learned order goes before every job that has not, whatever the model says. Page:
+docs/policies.md.
 """
 
 from collections.abc import Mapping, Sequence
 from math import log1p
-from typing import Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,8 @@ from roost_engine.job_record import JobRecord
 from roost_engine.policies.heuristics import submission_key
 from roost_engine.policies.protocols import OrderPolicy, QueueMark, QueueView, SortKey
 from roost_engine.prediction.predictors import Predictors
+from roost_engine.prediction.run_time.run_times import RunTimes
+from roost_engine.queue.learned_order import LearnedOrder, LearnedOrderConfig
 from roost_engine.queue.selector import RankModel, SelectorOrder
 
 JOB_COLUMNS = (
@@ -31,12 +34,12 @@ JOB_COLUMNS = (
     "turn_frac",
     "waited_days",
     "service_days",
+    "due_days",
 )
 """What a model may read of a job, see `job_features`."""
 CLUSTER_COLUMNS = ("free_frac", "queued_log", "demand_log")
 """What a model may read of the cluster, see `cluster_features`."""
 
-DUE_S = 6 * 86_400.0
 _DAY_S = 86_400.0
 _REFRESH_S = 60.0
 _MOST_REMEMBERED = 20_000
@@ -81,6 +84,60 @@ def order_by(model: AnyOrderModel, predictors: Predictors) -> OrderPolicy:
     return ModelOrder(model, predictors)
 
 
+class Known(NamedTuple):
+    """What is expected of a job.
+
+    Attributes:
+        expected_s: its run time.
+        job_count: jobs like it that ended.
+        due_s: when it is due in the learned order, in engine time.
+    """
+
+    expected_s: float
+    job_count: float
+    due_s: float
+
+
+class Expectations:
+    """What is expected of each waiting job, as of when it was queued; the learned order keeps that.
+
+    Args:
+        predictors: are asked.
+    """
+
+    def __init__(self, predictors: Predictors) -> None:
+        self._predictors = predictors
+        self._order = LearnedOrder(LearnedOrderConfig(), predictors)
+        # By job, the latest last: its run times and its window.
+        self._noted: dict[JobId, tuple[RunTimes, float]] = {}
+
+    def note(self, job: JobRecord, at_s: float) -> tuple[RunTimes, float]:
+        """Ask what is expected of a job that was queued, and note it for trust and the backlog."""
+        times = self._predictors.run_times(job, at_s)
+        backlog = self._predictors.backlog
+        backlog.wait(job.job_id, job.spec.gpu_count * times.rest_s())
+        if times.age_s <= 0.0:
+            self._predictors.skill.expect(job.job_id, times.rest_s())
+        self._noted.pop(job.job_id, None)
+        found = self._noted[job.job_id] = (
+            times,
+            self._order.window_s(backlog.drain_of_s(job.job_id)),
+        )
+        if len(self._noted) > _MOST_REMEMBERED:
+            del self._noted[next(iter(self._noted))]
+        return found
+
+    def of(self, job: JobRecord, at_s: float) -> Known:
+        """Return what is expected of a waiting job."""
+        times, window_s = self._noted.get(job.job_id) or self.note(job, at_s)
+        due_s = self._order.due_by(job.spec, times, window_s)
+        return Known(times.rest_s(), times.job_count, due_s)
+
+    def window_s(self, job: JobRecord, at_s: float) -> float:
+        """Return how long a waiting job may be overtaken in the learned order."""
+        return (self._noted.get(job.job_id) or self.note(job, at_s))[1]
+
+
 class ModelOrder:
     """See the module.
 
@@ -90,21 +147,21 @@ class ModelOrder:
     """
 
     def __init__(self, model: OrderModel, predictors: Predictors) -> None:
-        self.name, self._model, self._predictors = model.name, model, predictors
+        self.name, self._model = model.name, model
+        self._expectations = Expectations(predictors)
         self._jobs = [JOB_COLUMNS.index(name) for name in model.job_columns]
         self._cluster = [CLUSTER_COLUMNS.index(name) for name in model.cluster_columns]
-        # By job: expected run time, number of similar jobs, and when they were read.
-        self._expected: dict[JobId, tuple[float, float, float]] = {}
 
     def rank(self, view: QueueView) -> Sequence[JobId]:
         """See OrderPolicy."""
         if not view.jobs:
             return ()
-        jobs = job_features(view, self._known_of)[:, self._jobs]
+        jobs = job_features(view, self._expectations.of)[:, self._jobs]
         cluster = cluster_features(view)[self._cluster]
         ranks = self._model.rank(jobs, cluster).tolist()
+        window_s = self._expectations.window_s
         keyed = sorted(
-            (_key(job, rank, view.at_s), job.job_id)
+            (_key(job, rank, view.at_s - window_s(job, view.at_s)), job.job_id)
             for job, rank in zip(view.jobs, ranks, strict=True)
         )
         return [job_id for _, job_id in keyed]
@@ -113,27 +170,19 @@ class ModelOrder:
         """See RefreshedOrder: ranks depend on time and on the cluster."""
         return now.at_s - ranked.at_s >= _REFRESH_S
 
-    def _known_of(self, job: JobRecord, at_s: float) -> tuple[float, float]:
-        """Return the expected run time, and how many similar jobs ended; read once a minute."""
-        known = self._expected.get(job.job_id)
-        if known is not None and at_s - known[2] < _REFRESH_S:
-            return known[0], known[1]
-        if len(self._expected) >= _MOST_REMEMBERED:
-            self._expected.clear()
-        times = self._predictors.expected_times(job, at_s)
-        expected_s, job_count = times.rest_s(), times.job_count
-        self._expected[job.job_id] = expected_s, job_count, at_s
-        return expected_s, job_count
+    def note(self, job: JobRecord, at_s: float) -> None:
+        """See NotedOrder."""
+        self._expectations.note(job, at_s)
 
 
-def _key(job: JobRecord, rank: float, at_s: float) -> SortKey:
-    is_due = at_s - job.queued_s > DUE_S
+def _key(job: JobRecord, rank: float, due_s: float) -> SortKey:
+    is_due = job.queued_s < due_s
     place = (0, job.queued_s) if is_due else (1, -rank)
     return -job.spec.precedence, *place, *submission_key(job.spec)
 
 
 class _Known(Protocol):
-    def __call__(self, job: JobRecord, at_s: float) -> tuple[float, float]: ...
+    def __call__(self, job: JobRecord, at_s: float) -> Known: ...
 
 
 def job_features(view: QueueView, known: _Known) -> Floats:
@@ -143,17 +192,18 @@ def job_features(view: QueueView, known: _Known) -> Floats:
     service_log (GPU-seconds) and attained_log are a tenth of log(1 + seconds): an hour is 0.82.
     has_limit is 0 or 1. known_frac is n / (n + 1) for n similar jobs that ended. turn_frac is the
     job's place in Slurm's order, from 0 (first) to 1. waited_days and service_days (GPU-days) are
-    the same times as above, not as logarithms: some orders weigh one against the other.
+    the same times as above, not as logarithms: some orders weigh one against the other. due_days is
+    the time until the job is due in the learned order.
 
     Args:
         view: the queue.
-        known: returns the expected run time in seconds and the number of similar jobs.
+        known: returns what is expected of a job.
     """
     found = np.zeros((len(view.jobs), len(JOB_COLUMNS)), dtype=np.float32)
     turns = _turns(view.jobs)
     for number, job in enumerate(view.jobs):
         spec = job.spec
-        expected_s, job_count = known(job, view.at_s)
+        expected_s, job_count, due_s = known(job, view.at_s)
         gpu_count, limit_s = max(spec.gpu_count, 1), spec.time_limit_s or 0.0
         found[number] = (
             np.log2(gpu_count),
@@ -168,6 +218,7 @@ def job_features(view: QueueView, known: _Known) -> Floats:
             turns[job.job_id],
             max(view.at_s - job.queued_s, 0.0) / _DAY_S,
             expected_s * gpu_count / _DAY_S,
+            (due_s - view.at_s) / _DAY_S,
         )
     return found
 

@@ -6,6 +6,7 @@ served first.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Protocol, TypeAlias, runtime_checkable
 
 from roost_engine.domain.model import JobId, JobSpec
@@ -55,19 +56,22 @@ class ExpectingOrder(KeyedOrder, Protocol):
 class OrderByValue:
     """Lowest value first, then in Slurm's order: priority, submission, id.
 
-    What an operator has put first or last stays so.
+    What an operator has put first or last stays so. Of the others the jobs that have waited for
+    `longest_wait_s` go first, in the order in which their waits began.
 
     Attributes:
         value: the value of a job; while the job waits it changes only with `is_trusted`.
         name: what operators call the order.
         peek: the value for readers outside the engine; None: `value` notes nothing.
         is_trusted: returns whether forecasts count in the value; None: there are none, or always.
+        longest_wait_s: see policies.BoundedOrder.
     """
 
     value: Value
     name: str = "by value"
     peek: Value | None = None
     is_trusted: Callable[[], bool] | None = None
+    longest_wait_s: float = inf
 
     @property
     def generation(self) -> int:
@@ -80,12 +84,20 @@ class OrderByValue:
 
     def key(self, job: JobRecord, at_s: float) -> SortKey:
         """See policies.KeyedOrder."""
-        return -job.spec.precedence, *self.value(job, at_s), *submission_key(job.spec)
+        return self._place(job, self.value(job, at_s), at_s)
 
     def peek_key(self, job: JobRecord, at_s: float) -> SortKey:
         """See ValuedOrder."""
         value = self.peek or self.value
-        return -job.spec.precedence, *value(job, at_s), *submission_key(job.spec)
+        return self._place(job, value(job, at_s), at_s)
+
+    def _place(self, job: JobRecord, value: SortKey, at_s: float) -> SortKey:
+        spec = job.spec
+        if job.queued_s > at_s - self.longest_wait_s:
+            return -spec.precedence, *value, *submission_key(spec)
+        # Before every value, and by the wait in place of Slurm's priority.
+        first = (-inf,) * len(value)
+        return -spec.precedence, *first, job.queued_s, *submission_key(spec)[1:]
 
     def rank(self, view: QueueView) -> Sequence[JobId]:
         """See policies.OrderPolicy."""

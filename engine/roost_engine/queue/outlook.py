@@ -6,11 +6,12 @@ Reading it changes nothing, and costs a pass nothing: each job remembers its sor
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from math import inf
 
 from roost_engine.domain.model import JobId
 from roost_engine.job_record import JobRecord, JobState
 from roost_engine.policies.heuristics import submission_key
-from roost_engine.policies.protocols import OrderPolicy, SortKey
+from roost_engine.policies.protocols import BoundedOrder, OrderPolicy, SortKey
 from roost_engine.prediction.predictors import Predictors
 from roost_engine.prediction.run_time.run_times import RunTimes
 from roost_engine.prediction.service import ServiceIndex, expected_s
@@ -59,7 +60,7 @@ class Outlook:
         position: None: the job does not wait, or was never offered GPUs.
         expectation: None: no policy predicts run times.
         overtaken_until_s: jobs that become eligible after this engine time do not overtake it;
-            None: the order is not the learned one.
+            None: the order does not bound what overtakes a job.
         precedence: see JobSpec.
     """
 
@@ -86,13 +87,11 @@ def outlook_of(
         at_s: engine time.
     """
     position = position_of(job, records)
-    bounding = order if isinstance(order, ExpectingOrder) else None
-    expected = _mean_s if bounding is None else bounding.expected_s
-    due_s = None if bounding is None or position is None else bounding.due_s(job)
+    expected = order.expected_s if isinstance(order, ExpectingOrder) else _mean_s
     return Outlook(
         position=position,
         expectation=None if predictors is None else _expectation(job, predictors, expected, at_s),
-        overtaken_until_s=due_s,
+        overtaken_until_s=None if position is None else _due_s(order, job),
         precedence=job.spec.precedence,
     )
 
@@ -122,7 +121,6 @@ def outlooks_of(
         order: of the engine.
         records: every job under Roost.
     """
-    bounding = order if isinstance(order, ExpectingOrder) else None
     waiting = [record for record in records if _is_queued(record)]
     turns = sorted(map(_turn, waiting))
     slurm_turns = sorted(map(_slurm_turn, waiting))
@@ -136,10 +134,18 @@ def outlooks_of(
             record.job_id,
             Outlook(
                 position=position,
-                overtaken_until_s=None if bounding is None else bounding.due_s(record),
+                overtaken_until_s=_due_s(order, record),
                 precedence=record.spec.precedence,
             ),
         )
+
+
+def _due_s(order: OrderPolicy, job: JobRecord) -> float | None:
+    if isinstance(order, ExpectingOrder):
+        return order.due_s(job)
+    if isinstance(order, BoundedOrder) and order.longest_wait_s < inf:
+        return job.queued_s + order.longest_wait_s
+    return None
 
 
 def _is_queued(job: JobRecord) -> bool:

@@ -51,11 +51,14 @@ class SelectorConfig:
 
     Attributes:
         bound_s: a job that has waited so long comes before all that the model ranks.
+        bound_backlogs: so many times the time that the queue took when the job came is added to
+            that, as in the learned order: in a crowd a closer bound makes every large job due.
         ranked_count: the most jobs that the model ranks.
         refresh_s: the queue is ranked again after this time, if a pass could change anything.
     """
 
     bound_s: float = 6 * 86_400.0
+    bound_backlogs: float = 64.0
     ranked_count: int = 512
     refresh_s: float = 60.0
 
@@ -89,15 +92,24 @@ class SelectorOrder:
         if answer.shape != (len(ranked),) or not np.isfinite(answer).all():
             raise PolicyError(f"{self.name} gave no finite rank for each of {len(ranked)} jobs")
         rank_of = dict(zip(seen.job_ids, answer.tolist(), strict=True))
-        due_s = view.at_s - self.config.bound_s
 
         def key(job: JobRecord) -> tuple[object, ...]:
             spec, rank = job.spec, rank_of.get(job.spec.job_id)
-            is_overdue = job.queued_s <= due_s
+            is_overdue = self._is_overdue(job, view.at_s)
             place = (0, 0.0) if is_overdue else (2, 0.0) if rank is None else (1, -rank)
             return -spec.precedence, *place, submission_key(spec)
 
         return [job.spec.job_id for job in sorted(view.jobs, key=key)]
+
+    def _is_overdue(self, job: JobRecord, at_s: float) -> bool:
+        over_s = at_s - job.queued_s - self.config.bound_s
+        if over_s < 0.0:
+            return False
+        return over_s >= self.config.bound_backlogs * self._features.drain_s(job, at_s)
+
+    def note(self, job: JobRecord, at_s: float) -> None:
+        """See policies.NotedOrder: what is expected of a job is that of its arrival."""
+        self._features.note(job, at_s)
 
     def is_outdated(self, ranked: QueueMark, now: QueueMark) -> bool:
         """See policies.RefreshedOrder: capacity has come, or some time has passed."""

@@ -10,7 +10,7 @@
 A change of a column's meaning is a new SCHEMA_VERSION. Page: docs/learned.md.
 """
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 IMAGE_TIMES_S = (60.0, 300.0, 900.0, 3_600.0, 10_800.0, 43_200.0, 172_800.0, 604_800.0)
 IMAGE_GPUS = (1, 2, 4, 8, 16, 32, 64, 128)  # each column shows the GPUs above the one before
@@ -29,7 +29,7 @@ JOB_NUMBERS = (
     "has_limit",
     "ln_ran",  # before it was stopped
     "ln_waited",
-    "ln_due",  # seconds until it is due in the learned order, by the queue as it is now
+    "ln_trusted_due",  # seconds until it is due in the learned order, by trust as of now
     "waited_per_rest",
     "fits",  # whether some of its shapes has free GPUs now; CPUs and memory are not counted
     "of_free",  # GPUs, as a share of the free ones

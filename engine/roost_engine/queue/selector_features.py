@@ -42,7 +42,7 @@ _FIXED_COUNT = _IMAGE_SIZE + JOB_NUMBERS.index("ln_waited")  # columns that stay
 # Of queue.learned_order: its numbers, and what it takes a job for whose user is new.
 _AGEING, _WINDOW_S, _WINDOW_BACKLOGS, _TYPICAL_GPU_COUNT = 2.0, 6 * 86_400.0, 64.0, 4
 _NODE_SIZES = (1, 2, 4, 8)
-_SERVICE, _ORDERED, _GPUS, _SINCE = range(4)  # of `_WaitingJobs.quantities`
+_SERVICE, _SPAN, _GPUS, _SINCE, _DRAIN = range(5)  # of `_WaitingJobs.quantities`
 _HOUR_S = 3_600.0
 
 
@@ -113,8 +113,8 @@ class SelectorFeatures:
         service_sum = float(np.add.reduce(service))
         jobs_out = waiting.columns.take(lines, axis=0)
         moving = jobs_out[:, _FIXED_COUNT:]
-        window_s = _WINDOW_S + _WINDOW_BACKLOGS * service_sum / gpu_count_of(cluster)
-        moving[:, :3] = _of_waits(quantities, view.at_s, window_s).T
+        trust_frac = self._predictors.skill.trust_frac
+        moving[:, :3] = _of_waits(quantities, view.at_s, trust_frac).T
         moving[:, 3] = fits
         free_count = max(cluster.free_gpu_count, 1)
         moving[:, 4] = np.minimum(quantities[_GPUS] / free_count, 2.0)
@@ -138,6 +138,14 @@ class SelectorFeatures:
             fits=fits,
         )
 
+    def note(self, record: JobRecord, at_s: float) -> None:
+        """Describe a job that was queued by what is expected of it now; it keeps that."""
+        self._waiting.line(record, at_s)
+
+    def drain_s(self, record: JobRecord, at_s: float) -> float:
+        """Return how long the queue took when a waiting job came."""
+        return float(self._waiting.quantities[_DRAIN, self._waiting.line(record, at_s)])
+
     def fits(self, view: QueueView, nodes: NodeSet = EVERY_NODE) -> NDArray[np.bool_]:
         """Return whether enough of these nodes have enough free GPUs for a shape of each job.
 
@@ -157,8 +165,9 @@ class _WaitingJobs:
 
     Attributes:
         columns: float32 [line, JOB_COLUMNS]; those that change while a job waits are 0.
-        quantities: float64 [quantity, line]: `_SERVICE` expected, in GPU-seconds; `_ORDERED`, the
-            same as the learned order has it; `_GPUS`; `_SINCE`, when it began to wait.
+        quantities: float64 [quantity, line]: `_SERVICE` expected, in GPU-seconds; `_SPAN`, how much
+            later than it came the job is due in the learned order; `_GPUS`; `_SINCE`, when it began
+            to wait; `_DRAIN`, how long the queue took then.
     """
 
     def __init__(self, predictors: Predictors) -> None:
@@ -170,7 +179,7 @@ class _WaitingJobs:
         self._fits = ShapeFits()
         self._shapes = np.zeros(64, dtype=np.intp)  # by line, their number
         self.columns = np.zeros((64, len(JOB_COLUMNS)), dtype=np.float32)
-        self.quantities = np.zeros((4, 64))
+        self.quantities = np.zeros((5, 64))
 
     def lines(self, jobs: Sequence[JobRecord], at_s: float) -> NDArray[np.intp]:
         """Return the line of each job."""
@@ -179,20 +188,20 @@ class _WaitingJobs:
         known = self._line_of
         if len(known) > 2 * len(jobs) + 64:
             self._forget_all_but(jobs)
-        found = []
-        for record in jobs:
-            entry = known.get(record.spec.job_id)
-            # Another record: the job was stopped and waits again. Another spec: it was changed.
-            if entry is None or entry[0] is not record or entry[1] is not record.spec:
-                line = self._free_line() if entry is None else entry[2]
-                known[record.spec.job_id] = record, record.spec, line
-                self._fill(line, record, at_s)
-                found.append(line)
-            else:
-                found.append(entry[2])
         self._asked_s, self._asked = at_s, jobs
-        self._lines = np.array(found, dtype=np.intp)
+        self._lines = np.array([self.line(record, at_s) for record in jobs], dtype=np.intp)
         return self._lines
+
+    def line(self, record: JobRecord, at_s: float) -> int:
+        """Return the line of a job, which is filled when the job is new or was changed."""
+        entry = self._line_of.get(record.spec.job_id)
+        # Another record: the job was stopped and waits again. Another spec: it was changed.
+        if entry is not None and entry[0] is record and entry[1] is record.spec:
+            return entry[2]
+        line = self._free_line() if entry is None else entry[2]
+        self._line_of[record.spec.job_id] = record, record.spec, line
+        self._fill(line, record, at_s)
+        return line
 
     def rest_s(self, record: JobRecord) -> float | None:
         """Return what was expected of a job while it waited; None: it was not asked for."""
@@ -212,12 +221,21 @@ class _WaitingJobs:
         spec = record.spec
         times = self._predictors.run_times(record, at_s)
         rest_s, gpus = times.rest_s(), spec.gpu_count
+        backlog = self._predictors.backlog
+        backlog.wait(spec.job_id, gpus * rest_s)
+        drain_s = backlog.drain_of_s(spec.job_id)
+        if times.age_s <= 0.0:  # as the learned order does: trust is earned by what was expected
+            self._predictors.skill.expect(spec.job_id, rest_s)
         nodes = min((shape.node_count for shape in spec.shapes), default=1)
         self.quantities[:, line] = (  # in the order of their names
             gpus * rest_s,
-            rest_s * (gpus if times.is_of_user else _TYPICAL_GPU_COUNT),
+            min(
+                _AGEING * rest_s * (gpus if times.is_of_user else _TYPICAL_GPU_COUNT),
+                _WINDOW_S + _WINDOW_BACKLOGS * drain_s,
+            ),
             gpus,
             max(spec.submit_s, spec.eligible_s),
+            drain_s,
         )
         self._shapes[line] = self._fits.number_of(spec.shapes)
         columns = self.columns[line]
@@ -270,10 +288,12 @@ def _covered(gpu_count: int) -> NDArray[np.float64]:
     return np.clip((gpu_count - _LOWER) / (_UPPER - _LOWER), 0.0, 1.0)
 
 
-def _of_waits(quantities: NDArray[np.float64], at_s: float, window_s: float) -> NDArray[np.float64]:
-    """Return the columns ln_waited, ln_due and waited_per_rest: [column, job]."""
+def _of_waits(
+    quantities: NDArray[np.float64], at_s: float, trust_frac: float
+) -> NDArray[np.float64]:
+    """Return the columns ln_waited, ln_trusted_due and waited_per_rest: [column, job]."""
     waited_s = at_s - quantities[_SINCE]
-    due_s = np.minimum(_AGEING * quantities[_ORDERED], window_s)
+    due_s = trust_frac * quantities[_SPAN]
     due_s -= waited_s
     found = np.empty((3, len(waited_s)))
     np.maximum(waited_s, 0.0, out=found[0])

@@ -110,6 +110,7 @@ class Composition:
                 order.learned or LearnedOrderConfig(),
                 reads_limits=not information.limits_are_drawn,
             ),
+            longest_wait_s=order.longest_wait_s,
         )
         policies = plugins.policies(
             placement.score(information),

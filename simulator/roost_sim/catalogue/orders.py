@@ -9,7 +9,7 @@ from math import inf
 from pathlib import Path
 
 from roost_engine.plugins.policy_kinds import make_order
-from roost_engine.plugins.stacks import OrderKind
+from roost_engine.plugins.stacks import LONGEST_WAIT_S, OrderKind
 from roost_engine.policies.protocols import OrderPolicy
 from roost_engine.prediction.run_time.prediction_skill import TrustConfig
 from roost_engine.prediction.service import ServiceIndex
@@ -27,7 +27,7 @@ from roost_sim.policies.order.job_values import (
     latest_start,
     longest_waiting,
 )
-from roost_sim.policies.order.learned_numbers import LEARNED, learned_config
+from roost_sim.policies.order.learned_numbers import LEARNED, learned_config, longest_wait_s
 from roost_sim.policies.order.service_levels import (
     LUCID_LIMITS_GPU_S,
     TIRESIAS_LIMITS_GPU_S,
@@ -58,6 +58,7 @@ class OrderPart:
         asks_speed: whether it depends on how fast jobs run.
         kind: of an order that roostd has too: the engine's plug-ins make it, in place of `build`.
         learned: the numbers of the learned order.
+        longest_wait_s: see policies.BoundedOrder.
         model: the file of a job selector, which ranks the jobs in place of `build`.
     """
 
@@ -67,6 +68,7 @@ class OrderPart:
     asks_speed: bool = False
     kind: OrderKind | None = None
     learned: LearnedOrderConfig | None = None
+    longest_wait_s: float = inf
     model: Path | None = None
 
 
@@ -78,6 +80,7 @@ def _of_roostd(kind: OrderKind, source: str, asks_speed: bool = False) -> OrderP
         build=lambda information: make_order(kind),
         asks_speed=asks_speed,
         kind=kind,
+        longest_wait_s=inf if kind.has_ageing else LONGEST_WAIT_S,
     )
 
 
@@ -111,12 +114,14 @@ _TOPDRL = "Ayadi et al., JPDC 2025, job selectors"
 SELECTOR = "selector"
 """The job selector that ships with Roost; `selector:FILE` is the one of a file."""
 
+_WITHOUT_AGEING = tuple(kind.value for kind in OrderKind if not kind.has_ageing)
+
 
 def order_part(name: str) -> OrderPart:
     """Return the order of a name.
 
-    `learned:KEY=NUMBER:...` is the learned order with other numbers; `selector:FILE` is the job
-    selector of a file.
+    `learned:KEY=NUMBER:...` is the learned order with other numbers, `las:longest_wait_s=NUMBER` an
+    order without ageing with another bound; `selector:FILE` is the job selector of a file.
 
     Raises:
         PartNumbersError: the numbers cannot be used.
@@ -125,6 +130,9 @@ def order_part(name: str) -> OrderPart:
     if name.startswith(f"{LEARNED}:"):
         numbers = learned_config(parse_numbers(name))
         return _learned(numbers, "least expected GPU-seconds first, with other numbers")
+    kind, colon, _ = name.partition(":")
+    if colon and kind in _WITHOUT_AGEING:
+        return replace(ORDERS[kind], longest_wait_s=longest_wait_s(parse_numbers(name)))
     if not has_order_arguments(name):
         return ORDERS[name]
     return _selector(Path(name.partition(":")[2]))
@@ -132,7 +140,8 @@ def order_part(name: str) -> OrderPart:
 
 def has_order_arguments(name: str) -> bool:
     """Return whether an order's name says more than which order it is."""
-    return name.startswith((f"{SELECTOR}:", f"{LEARNED}:"))
+    kinds = (SELECTOR, LEARNED, *_WITHOUT_AGEING)
+    return name.startswith(tuple(f"{kind}:" for kind in kinds))
 
 
 def _selector(model: Path) -> OrderPart:

@@ -83,7 +83,7 @@ class RecordedClusterScore(RecordedScore):
 
 # The methods by which the engine asks the policy of each slot.
 _QUESTIONS: Mapping[str, Sequence[str]] = {
-    "order": ("rank", "key", "is_outdated"),
+    "order": ("rank", "key", "key_again", "note", "is_outdated"),
     "gate": ("decide", "note"),
     "preemption": (
         "lease_s",

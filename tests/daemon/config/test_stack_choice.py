@@ -187,6 +187,11 @@ def test_settings_show_the_part_of_the_stack_and_where_it_comes_from(tmp_path: P
             " order.fairness: band",
         ),
         (
+            "order: {kind: learned, longest_wait_s: 60}\n",
+            "roostd.yaml:1: order.longest_wait_s: kind learned does not have it; remove it, or set"
+            " order.kind: las",
+        ),
+        (
             "order: {kind: learned, fairness: fair}\n",
             "roostd.yaml:1: order.fairness: want strict, band or free, got fair",
         ),
@@ -220,6 +225,25 @@ def test_what_contradicts_the_stack_is_one_problem_with_line_and_cure(
     tmp_path: Path, text: str, problem: str
 ) -> None:
     assert problems(tmp_path, text) == [problem]
+
+
+@pytest.mark.parametrize(
+    ("text", "bound_s"),
+    [
+        ("", inf),
+        ("stack: roost-no-preemption\n", inf),
+        ("stack: roost\n", 30 * 86_400.0),
+        ("stack: roost-learned\norder: {longest_wait_s: 86400}\n", 86_400.0),
+        ("stack: roost-makespan\norder: {longest_wait_s: never}\n", inf),
+    ],
+)
+def test_only_orders_without_ageing_have_a_longest_wait(
+    tmp_path: Path, text: str, bound_s: float
+) -> None:
+    file = tmp_path / "roostd.yaml"
+    file.write_text(text, encoding="utf-8")
+    choice = load_config(file, {}).config.choice
+    assert choice.plugins((), Knowledge()).longest_wait_s == bound_s
 
 
 def test_the_shipped_file_takes_another_kind_in_place(tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ def test_a_job_that_moves_between_head_and_others_keeps_a_lease() -> None:
     for length_s, due in plan.due(jobs, LEASE_S, 0.0):
         plan.note(due, length_s, 0.0)
     moved = [*jobs[HEAD_COUNT : 2 * HEAD_COUNT], *jobs[:HEAD_COUNT], *jobs[2 * HEAD_COUNT :]]
-    (short_s, head), (long_s, others) = plan.due(moved, LEASE_S, ROUND_S)
+    (long_s, others), (short_s, head) = plan.due(moved, LEASE_S, ROUND_S)
     assert (short_s, head) == (60, moved[:HEAD_COUNT])
     assert (long_s, set(others)) == (300, set(jobs[:HEAD_COUNT]))
 
@@ -75,7 +75,7 @@ def test_a_job_whose_lease_was_changed_is_due_in_the_next_round() -> None:
         plan.note(due, length_s, 0.0)
     plan.forget(jobs[-1])
     plan.forget(jobs[0])
-    assert plan.due(jobs, LEASE_S, ROUND_S) == [(60, jobs[:HEAD_COUNT]), (300, [jobs[-1]])]
+    assert plan.due(jobs, LEASE_S, ROUND_S) == [(300, [jobs[-1]]), (60, jobs[:HEAD_COUNT])]
 
 
 @given(st.integers(0, 5_000), st.floats(10.0, 86_400.0))
@@ -83,3 +83,10 @@ def test_every_new_job_is_due_at_once(count: int, lease_s: float) -> None:
     jobs = crowd(count)
     due = [job_id for _, ids in LeasePlan().due(jobs, lease_s, 5.0) for job_id in ids]
     assert sorted(due) == sorted(jobs)
+
+
+def test_the_head_is_renewed_last() -> None:
+    """Where an array's record has tasks of both, all of them have the configured lease then."""
+    tasks = [JobId(f"7_{task}") for task in range(15_000)]
+    lengths_s = [length_s for length_s, _ in LeasePlan().due(tasks, LEASE_S, 0.0)]
+    assert lengths_s == [1_740, 60]

@@ -371,6 +371,33 @@ async def test_a_thousand_jobs_are_renewed_in_three_calls_though_some_are_gone(
         await port.renew([JobId("5000")], 60)
 
 
+async def test_a_crowd_is_not_dumped_again_for_an_update_right_after_a_dump(
+    commands: RecordedCommands, port: SlurmCli
+) -> None:
+    """Its dumps are seconds apart, and all pins would wait for another one."""
+    job_ids = [JobId("5000")]
+    await port.queue()
+    port._queue_interval_s = 2.0
+    await port.renew(job_ids, 60)
+    await port.renew(job_ids, 60)
+    assert commands.asked.count("queue") == 1
+    port.forget_limits()  # a user has changed a job
+    await port.renew(job_ids, 60)
+    assert commands.asked.count("queue") == 2
+    await port.release(job_ids)
+    await port.renew(job_ids, 60)
+    assert commands.asked.count("queue") == 4
+
+
+async def test_a_small_queue_is_dumped_again_before_each_renewal(
+    commands: RecordedCommands, port: SlurmCli
+) -> None:
+    """A user may have changed a begin time in between."""
+    await port.queue()
+    await port.renew([JobId("5000")], 60)
+    assert commands.asked.count("queue") == 2
+
+
 async def test_each_step_of_a_renewal_has_a_turn_of_its_own(
     commands: RecordedCommands, port: SlurmCli, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,6 +1,7 @@
 """canary: the candidate decides for a share of the users, and no other user's job is moved."""
 
 from collections.abc import Sequence
+from math import inf
 from random import Random
 
 import numpy as np
@@ -13,6 +14,7 @@ from roost_engine.domain.errors import PolicyError
 from roost_engine.domain.model import JobId
 from roost_engine.domain.tier import Tier
 from roost_engine.gate.dally import DallyConfig
+from roost_engine.job_record import JobRecord
 from roost_engine.plugins.plugins import Canary, Models, Plugins
 from roost_engine.plugins.stacks import OrderKind
 from roost_engine.policies.canary import (
@@ -33,6 +35,7 @@ from roost_engine.policies.protocols import (
     QueueView,
     WaitEnded,
 )
+from roost_engine.queue.orders import OrderByValue, attained_service
 from roost_engine.scoring.heuristic import HeuristicScore
 from roost_engine.testing.builders import EngineHarness, job, node, shape, waiting
 
@@ -94,6 +97,23 @@ def test_an_order_is_asked_again_when_either_side_wants_it_or_a_job_came() -> No
     assert order.is_outdated(start, QueueMark(2, 0, 0, 1.0))
 
 
+def test_both_orders_are_shown_a_job_that_is_queued() -> None:
+    class Noting(Backwards):
+        def __init__(self) -> None:
+            self.noted = list[JobId]()
+
+        def note(self, job: JobRecord, at_s: float) -> None:
+            self.noted.append(job.job_id)
+
+    active, candidate = Noting(), Noting()
+    for order in (
+        CanaryOrder(active, candidate, HALF),
+        CanaryOrder(PriorityOrder(), candidate, HALF),
+    ):
+        order.note(view(OUT).jobs[0], 0.0)
+    assert (active.noted, candidate.noted) == (["0"], ["0", "0"])
+
+
 class Closed:
     """Lets every job wait, and counts what it is told."""
 
@@ -114,6 +134,12 @@ class Opened(Closed):
 
     def decide(self, offer: Offer) -> GateVerdict:
         return Allow()
+
+
+def test_the_longest_wait_is_that_of_the_active_order() -> None:
+    bounded = OrderByValue(attained_service, longest_wait_s=60.0)
+    assert CanaryOrder(bounded, Backwards(), HALF).longest_wait_s == 60.0
+    assert CanaryOrder(Backwards(), bounded, HALF).longest_wait_s == inf
 
 
 def test_each_gate_judges_and_learns_from_its_own_side() -> None:

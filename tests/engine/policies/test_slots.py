@@ -324,6 +324,46 @@ def test_failed_questions_of_a_step_are_joined_and_limited() -> None:
     assert faults.take()[0].questions == ((9_000, 1),)
 
 
+class Noting:
+    """Keeps Slurm's order; remembers the jobs that it was shown, of which it fails at one."""
+
+    name = "noting"
+
+    def __init__(self, failing: str = "") -> None:
+        self.noted, self._failing = list[tuple[JobId, float]](), failing
+
+    def note(self, job: JobRecord, at_s: float) -> None:
+        if job.job_id == self._failing:
+            raise PolicyError("no such job")
+        self.noted.append((job.job_id, at_s))
+
+    def rank(self, view: QueueView) -> Sequence[JobId]:
+        return PriorityOrder().rank(view)
+
+
+def test_an_order_without_keys_is_shown_a_job_when_it_is_queued(
+    make_harness: HarnessFactory,
+) -> None:
+    order = Noting()
+    harness = make_harness([node("a")], bridges(), policies=Policies(order=order))
+    harness.run(job("1", gpus=8))
+    order.noted.clear()
+    harness.queue(job("2", gpus=8))
+    harness.queue(job("3", gpus=8))
+    assert [job_id for job_id, _ in order.noted] == ["2", "3"]  # no GPU is free: nothing is ranked
+
+
+def test_a_fault_at_a_queued_job_is_reported_and_the_job_is_ranked_all_the_same(
+    make_harness: HarnessFactory,
+) -> None:
+    policies = Policies(order=Noting(failing="2"))
+    harness = make_harness([node("a")], bridges(), policies=policies)
+    harness.run(job("1", gpus=8))
+    (told,) = (one for one in harness.queue(job("2", gpus=8)) if isinstance(one, PolicyFailed))
+    assert (told.slot, told.reason) == ("order", "no such job")
+    assert list(placed(harness.end("1"))) == ["2"]
+
+
 def test_an_order_that_says_so_is_asked_again(make_harness: HarnessFactory) -> None:
     class Fickle:
         """Serves the last first; asked again whenever nodes were freed."""

@@ -12,9 +12,10 @@ from roost_engine.policies.protocols import QueueMark, QueueView
 from roost_engine.prediction.predictors import Predictors
 from roost_engine.queue.model_order import (
     CLUSTER_COLUMNS,
-    DUE_S,
     JOB_COLUMNS,
+    Expectations,
     Floats,
+    Known,
     ModelOrder,
     cluster_features,
     job_features,
@@ -23,6 +24,7 @@ from roost_engine.scoring.heuristic import HeuristicScore
 from roost_engine.testing.builders import EngineHarness, job, node, shape, waiting
 
 HOUR_S = 3600.0
+LONG_S = 1e9  # longer than the window of any queue here
 
 
 class Largest:
@@ -43,8 +45,8 @@ class Largest:
         return jobs[:, 1]
 
 
-def known(*_: object, **__: object) -> tuple[float, float]:
-    return HOUR_S, 3.0
+def known(*_: object, **__: object) -> Known:
+    return Known(expected_s=HOUR_S, job_count=3.0, due_s=25.0 * HOUR_S)
 
 
 def cluster_of(gpu_count: int) -> Cluster:
@@ -73,15 +75,31 @@ def test_features_by_hand() -> None:
                 "turn_frac": 1.0,
                 "waited_days": 1.0 / 24.0,
                 "service_days": 8.0 / 24.0,
+                "due_days": 1.0,
             }
         )
     )
     assert job_features(view, known)[1].tolist() == pytest.approx(
-        [0.0, 0.0, 0.0, 0.0, 0.0, hour, hour, 0.0, 0.75, 0.0, 0.0, 1.0 / 24.0]
+        [0.0, 0.0, 0.0, 0.0, 0.0, hour, hour, 0.0, 0.75, 0.0, 0.0, 1.0 / 24.0, 1.0]
     )
     wanted = [1.0, np.log1p(2) / 10.0, np.log1p(9) / 10.0]
     assert cluster_features(view).tolist() == pytest.approx(wanted)
     assert len(CLUSTER_COLUMNS) == 3
+
+
+def test_what_is_expected_of_a_job_is_that_of_its_arrival_and_its_due_time_follows_trust() -> None:
+    predictors = Predictors()
+    expectations = Expectations(predictors)
+    early, late = (waiting(job(name, gpus=2, submit_s=0.0)) for name in ("early", "late"))
+    expectations.note(early, 0.0)
+    before = expectations.of(early, 0.0)
+    for number in range(50):
+        predictors.history.add(job(f"ended{number}", gpus=2), 10 * before.expected_s, 0.0)
+    assert expectations.of(early, 60.0) == before
+    assert expectations.of(late, 60.0).expected_s > 2 * before.expected_s
+    assert before.due_s > 0.0
+    predictors.skill.trust_frac = 0.0
+    assert expectations.of(early, 60.0).due_s == 0.0  # as the job came
 
 
 def test_an_empty_cluster_has_no_free_gpus() -> None:
@@ -101,13 +119,13 @@ def test_a_model_reads_its_own_columns_and_ranks_the_highest_first() -> None:
 
 def test_what_an_operator_put_first_and_what_is_due_goes_before_the_models_first() -> None:
     jobs = [
-        waiting(job("large", gpus=8), queued_s=DUE_S),
+        waiting(job("large", gpus=8), queued_s=LONG_S),
         waiting(job("old"), queued_s=-2.0),
         waiting(job("older"), queued_s=-3.0),
-        waiting(replace(job("first"), precedence=1), queued_s=DUE_S),
+        waiting(replace(job("first"), precedence=1), queued_s=LONG_S),
         waiting(replace(job("last", gpus=8), precedence=-1), queued_s=-4.0),
     ]
-    view = QueueView(jobs=jobs, cluster=Cluster(), at_s=DUE_S)
+    view = QueueView(jobs=jobs, cluster=Cluster(), at_s=LONG_S)
     order = ModelOrder(Largest(), Predictors())
     assert order.rank(view) == ["first", "older", "old", "large", "last"]
 

@@ -89,3 +89,18 @@ def test_without_reports_each_run_counts_with_the_expected_speed_of_its_tier(
 
 def test_without_a_predictor_a_job_without_reports_has_achieved_nothing() -> None:
     assert SpeedAchieved().value(ran_on(Tier.RACK), 1_000.0) == (0.0,)
+
+
+def test_jobs_that_have_waited_for_the_longest_wait_go_first_in_the_order_of_their_waits() -> None:
+    order = OrderByValue(attained_service, longest_wait_s=1_000.0)
+    fresh, old, older = (
+        waiting(job(name), since) for name, since in (("1", 500.0), ("2", 0.0), ("3", -9.0))
+    )
+    old.earlier_run_s = older.earlier_run_s = 3_600.0
+    moved = waiting(replace(job("4"), precedence=1), 900.0)
+    records = [fresh, old, older, moved]
+    by_key = sorted(records, key=lambda record: order.key(record, 999.0))
+    assert [record.job_id for record in by_key] == ["4", "3", "1", "2"]
+    by_key = sorted(records, key=lambda record: order.key(record, 1_000.0))
+    assert [record.job_id for record in by_key] == ["4", "3", "2", "1"]
+    assert order.peek_key(old, 1_000.0) == order.key(old, 1_000.0)

@@ -110,6 +110,16 @@ def test_expectations_follow_what_was_learned(full: EngineHarness) -> None:
     assert found.overtaken_until_s > 0.0
 
 
+def test_orders_without_ageing_say_from_when_on_a_job_goes_first(
+    make_harness: HarnessFactory,
+) -> None:
+    plugins = Plugins(order=OrderKind.LAS, longest_wait_s=5_000.0)
+    harness = make_harness([node("a")], bridges(), policies=plugins.policies(HeuristicScore()))
+    harness.run(job("100", gpus=8))
+    harness.queue(big("1"))
+    assert outlook(harness, "1", 100.0).overtaken_until_s == 5_000.0
+
+
 def test_looking_changes_nothing(full: EngineHarness) -> None:
     full.queue(big("1"), big("2", precedence=-1))
     predictors = full.engine.policies.predictors

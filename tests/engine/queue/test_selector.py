@@ -56,7 +56,7 @@ def test_jobs_of_the_same_rank_keep_slurms_order() -> None:
 
 
 def test_a_job_that_waited_for_longer_than_the_bound_goes_first() -> None:
-    harness = crowded(FakeModel(widest_first), SelectorConfig(bound_s=50.0))
+    harness = crowded(FakeModel(widest_first), SelectorConfig(bound_s=50.0, bound_backlogs=0.0))
     harness.advance(100.0)
     harness.now_s = 100.0
     assert placed(harness.end("0")).keys() == {"1"}

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,17 +23,24 @@ from roost_engine.gate.delay import DelayConfig, DelayGate
 from roost_engine.job_record import JobRecord
 from roost_engine.plugins.plugins import Plugins, Policies
 from roost_engine.plugins.stacks import OrderKind
-from roost_engine.policies.protocols import GatePolicy, GateVerdict, Offer, RunEnded, WaitEnded
+from roost_engine.policies.protocols import (
+    GatePolicy,
+    GateVerdict,
+    Offer,
+    RunEnded,
+    SortKey,
+    WaitEnded,
+)
 from roost_engine.policies.slots import JobPredictor, name_of
 from roost_engine.prediction.run_time.run_time_model import RunTimeBlend, RunTimeModel
 from roost_engine.preemption.network_preemption import NetworkPreemption, NetworkPreemptionConfig
 from roost_engine.scoring.graph_score import GraphScore
 from roost_engine.scoring.heuristic import HeuristicScore
-from roost_engine.testing.builders import job, node, shape
+from roost_engine.testing.builders import job, node, shape, waiting
 from roost_engine.testing.graph_model import DrawnGraph
 from roost_formats.models.run_times import load_onnx_run_times
 from roost_formats.testing.run_time_models import install_run_times
-from roost_sim.replays.recorded_faults import RecordedClusterScore, RecordedScore
+from roost_sim.replays.recorded_faults import RecordedClusterScore, RecordedFaults, RecordedScore
 from roost_sim.replays.recording import (
     ModelShelf,
     Recording,
@@ -324,3 +332,20 @@ def test_a_model_that_reads_the_cluster_is_asked_as_it_was() -> None:
     engine.step(JobQueued(at_s=2.0, job=job("2", gpus=2)))
     assert engine.record(JobId("2")).decision.get().fallback_reason == "too slow"  # type: ignore[union-attr]
     assert not isinstance(RecordedScore.of(HeuristicScore()), RecordedClusterScore)
+
+
+def test_every_question_that_the_engine_asks_an_order_is_numbered() -> None:
+    class Order:
+        def note(self, job: JobRecord, at_s: float) -> None: ...
+
+        def key_again(self, job: JobRecord, at_s: float) -> SortKey:
+            return ()
+
+    recorded: Any = RecordedFaults.of("order", Order())
+    one = waiting(job("1"))
+    failed = PolicyFailed(slot="order", policy="order", reason="too slow", questions=((2, 1),))
+    recorded.expect(failed)
+    recorded.note(one, 0.0)
+    recorded.key_again(one, 0.0)
+    with pytest.raises(PolicyError, match="too slow"):
+        recorded.note(one, 1.0)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from tests.training.environments.small_episodes import GPUS_PER_NODE, cluster, episodes
 
+from roost_engine.queue.selector_columns import JOB_COLUMNS
 from roost_sim.catalogue.compositions import find_policy
 from roost_sim.figures.outcome import Outcome
 from roost_sim.runs.simulation import Run, simulate
@@ -76,21 +77,37 @@ def test_the_teachers_choices_give_the_teachers_run(order: str) -> None:
     assert [job.started_s for job in outcome.jobs] == [job.started_s for job in usual.jobs]
 
 
-def test_the_teachers_keys_change_with_the_trust_in_predictions() -> None:
-    """Of run times that nothing tells, while jobs wait whose keys were made with whole trust."""
+def unpredictable() -> Trace:
+    """Jobs whose run times nothing tells: trust in predictions falls while many of them wait."""
     rng, count = np.random.default_rng(1), 400
     run_s, gpus = rng.lognormal(6.0, 1.5, count), rng.choice([1, 2, 4], count)
     gap_s = float((run_s * gpus).mean()) / (1.2 * GPUS_PER_NODE)
     submit_s = rng.exponential(gap_s, count).cumsum()
-    jobs = make_trace("made up", submit_s.tolist(), run_s.tolist(), gpus.tolist())
+    return make_trace("made up", submit_s.tolist(), run_s.tolist(), gpus.tolist())
+
+
+def test_the_teachers_keys_change_with_the_trust_in_predictions() -> None:
     starts = list[list[float | None]]()
     for order in ("learned", "learned-trusting"):
-        run = run_of(jobs, f"{order}+consolidation+open")
+        run = run_of(unpredictable(), f"{order}+consolidation+open")
         paused = PausedRun(run)
         _, outcome = played(paused, paused.teachers_choice)
         starts.append([job.started_s for job in outcome.jobs])
         assert starts[-1] == [job.started_s for job in simulate(run).outcome.jobs]
     assert starts[0] != starts[1]  # trust has changed
+
+
+@pytest.mark.parametrize("teacher", ["learned", "fifo"])
+def test_the_due_column_is_the_learned_orders_also_where_trust_changes(teacher: str) -> None:
+    def earliest_due(choices: OrderChoices) -> int:
+        due = choices.seen.jobs[:, JOB_COLUMNS.index("ln_trusted_due")]
+        return int(np.where(choices.mask[:-1], due, np.inf).argmin())
+
+    _, outcome = played(
+        PausedRun(run_of(unpredictable(), f"{teacher}+consolidation+open")), earliest_due
+    )
+    usual = simulate(run_of(unpredictable(), "learned+consolidation+open")).outcome
+    assert [job.started_s for job in outcome.jobs] == [job.started_s for job in usual.jobs]
 
 
 def test_with_reservations_the_teachers_run_is_as_good() -> None:

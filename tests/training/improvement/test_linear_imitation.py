@@ -30,7 +30,7 @@ def sorted_by(name: str, sign: float, seeds: range) -> list[Decision]:
     return found
 
 
-@pytest.mark.parametrize(("name", "sign"), [("ln_due", -1.0), ("ln_waited", 1.0)])
+@pytest.mark.parametrize(("name", "sign"), [("ln_trusted_due", -1.0), ("ln_waited", 1.0)])
 def test_a_teacher_of_one_number_is_repeated(name: str, sign: float) -> None:
     net = fit_skip(SelectorNet.residual(), sorted_by(name, sign, range(300)))
     assert judge(net, sorted_by(name, sign, range(1_000, 1_200))).same_frac > 0.9

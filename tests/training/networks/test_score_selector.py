@@ -28,7 +28,7 @@ def drawn() -> ScoreSelector:
 def test_the_start_ranks_by_the_learned_order_alone() -> None:
     one = decision(6)
     ranks = ScoreSelector.start().ranks(one.jobs, one.cluster)
-    due = one.jobs[:, JOB_COLUMNS.index("ln_due")]
+    due = one.jobs[:, JOB_COLUMNS.index("ln_trusted_due")]
     assert np.argsort(-ranks).tolist() == np.argsort(due).tolist()
 
 
@@ -64,5 +64,5 @@ def test_the_scale_is_the_spread_within_a_queue_and_not_between_queues() -> None
     assert scale.spread[READ_COLUMNS.index("ln_gpus")] == pytest.approx(0.5)
     assert scale.spread[READ_COLUMNS.index("ln_rest")] == pytest.approx(0.02)  # the least
     start = scale.selector(scale.start())
-    assert np.flatnonzero(start.weights).tolist() == [READ_COLUMNS.index("ln_due")]
+    assert np.flatnonzero(start.weights).tolist() == [READ_COLUMNS.index("ln_trusted_due")]
     assert scale.start().shape == (scale.size,)

@@ -80,7 +80,7 @@ def test_masked_actions_have_no_probability_and_no_gradient() -> None:
 def test_an_untrained_selector_is_nearly_the_learned_order() -> None:
     torch.manual_seed(0)
     net, one = SelectorNet(), decision(40)
-    due = one.jobs[:, JOB_COLUMNS.index("ln_due")]
+    due = one.jobs[:, JOB_COLUMNS.index("ln_trusted_due")]
     ranks = net.ranks(one.jobs, one.cluster)
     assert np.corrcoef(ranks, -due)[0, 1] > 0.999
 
@@ -88,7 +88,7 @@ def test_an_untrained_selector_is_nearly_the_learned_order() -> None:
 def test_a_residual_begins_as_the_learned_order_to_the_bit_in_every_reading() -> None:
     torch.manual_seed(0)
     net, one = SelectorNet.residual(), decision(40)
-    due = one.jobs[:, JOB_COLUMNS.index("ln_due")]
+    due = one.jobs[:, JOB_COLUMNS.index("ln_trusted_due")]
     model = net.to_onnx()
     inputs = {JOBS_NAME: one.jobs, CLUSTER_NAME: one.cluster}
     graph = read_onnx(model, ORDER)

@@ -10,6 +10,7 @@ from tests.training.environments.test_decisions import decision
 from tests.training.networks.test_selector_net import drawn_net
 
 from roost_engine.domain.errors import PolicyError
+from roost_engine.queue.selector_columns import SCHEMA_VERSION
 from roost_formats.models.manifest import Manifest, manifest_path
 from roost_formats.models.order import load_onnx_selector
 from roost_formats.models.signature import ORDER
@@ -28,7 +29,7 @@ def test_a_release_loads_and_answers_as_torch_does(tmp_path: Path) -> None:
         assert answer == pytest.approx(net.ranks(one.jobs, one.cluster), abs=1e-5)
     manifest = Manifest.from_json(manifest_path(path).read_text(encoding="utf-8"), ORDER)
     assert manifest.card["data"] == "made up"
-    assert manifest.card["features_version"] == 1
+    assert manifest.card["features_version"] == SCHEMA_VERSION
     assert path.stat().st_size < 1_000_000
 
 

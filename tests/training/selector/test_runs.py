@@ -43,6 +43,14 @@ def test_a_model_orders_the_jobs() -> None:
     assert mean_jct_s(burst(), 0, shortest_first(-1.0)) > 2 * best_s()
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_the_untrained_selector_is_the_learned_order_start_by_start(seed: int) -> None:
+    """Where every job waits for GPUs, and predictors learn while it does."""
+    played = episodes(120, teacher="learned+consolidation+patient", loads=(1.3,))
+    usual = mean_jct_s(played, seed, None)
+    assert mean_jct_s(played, seed, ScoreSelector.start()) == usual
+
+
 def test_processes_give_what_this_one_gives_and_seeds_take_turns() -> None:
     known = {"both": (burst(), episodes(job_count=20))}
     cases = [Case(seed, model) for seed in range(3) for model in (None, shortest_first())]

@@ -11,7 +11,8 @@ from tests.training.run_time_traces import as_csv, repeating
 pytest.importorskip("torch")
 pytest.importorskip("onnxruntime")
 
-from roost_sim.clusters.cluster_file import load_cluster
+from roost_sim.traces.fitted_traces import HELIOS
+from roost_sim.traces.generator import generate
 from roost_train.cli import main
 from roost_train.warmstart.run import REAL, warm_start
 
@@ -20,13 +21,16 @@ def silent(total: int):  # type: ignore[no-untyped-def]
     return lambda done, loss: None
 
 
-def test_an_imitated_policy_is_within_two_percent(tmp_path: Path) -> None:
-    trace = repeating(400).at_load(1.1, load_cluster("small").gpu_count)
-    found = warm_start(trace, "fifo", "small", tmp_path, seed=0, command="made", progress=silent)
+@pytest.mark.parametrize("teacher", ["fifo", "learned+consolidation+patient"])
+def test_an_imitated_policy_is_within_two_percent(teacher: str, tmp_path: Path) -> None:
+    """Trust in predictions falls where run times are drawn, and the learned order with it."""
+    drawn = generate(HELIOS, 500, seed=1).fitting(64)
+    trace = (drawn if teacher != "fifo" else repeating(400)).at_load(1.1, 64)
+    found = warm_start(trace, teacher, "small", tmp_path, seed=0, command="made", progress=silent)
     assert found["agreement_frac"] > 0.98  # type: ignore[operator]
     assert found["ratio"] == pytest.approx(1.0, abs=0.02)
     card = json.loads((tmp_path / "warmstart.json").read_text())["card"]
-    assert (card["teacher"], card["command"]) == ("fifo", "made")
+    assert (card["teacher"], card["command"]) == (teacher, "made")
 
 
 def test_real_starts_are_imitated_too(tmp_path: Path) -> None:

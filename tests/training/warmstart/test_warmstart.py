@@ -31,14 +31,30 @@ def shortest_first(count: int = 1_500) -> Preferences:
     return Preferences(started, np.where(is_shorter[:, None], drawn[1], drawn[0]))
 
 
+def least_product_first(count: int = 1_500) -> Preferences:
+    """A teacher that weighs two columns."""
+    drawn = np.random.default_rng(1).random((2, count, len(JOB_COLUMNS))).astype(np.float32)
+    product = drawn[..., SHORT] * drawn[..., JOB_COLUMNS.index("gpu_log")]
+    is_less = (product[0] < product[1])[:, None]
+    return Preferences(np.where(is_less, drawn[0], drawn[1]), np.where(is_less, drawn[1], drawn[0]))
+
+
 def test_it_learns_the_teachers_order_and_keeps_a_tenth_to_judge_by() -> None:
-    net, report = imitate(shortest_first(), "made", PARAMETERS)
-    assert report.pair_count == 1_350
+    net, report = imitate(least_product_first(), "made", PARAMETERS)
+    assert (report.pair_count, report.column) == (1_350, None)
     assert report.agreement_frac > 0.9
-    again, _ = imitate(shortest_first(), "made", PARAMETERS)
+    again, _ = imitate(least_product_first(), "made", PARAMETERS)
     jobs = torch.rand(4, len(JOB_COLUMNS))
     with torch.no_grad():
         assert torch.equal(net(jobs), again(jobs))
+
+
+def test_an_order_by_one_column_is_imitated_exactly() -> None:
+    net, report = imitate(shortest_first(), "made", PARAMETERS)
+    assert (report.column, report.agreement_frac) == ("expected_log", 1.0)
+    jobs = torch.rand(50, len(JOB_COLUMNS))
+    with torch.no_grad():
+        assert torch.equal(net(jobs)[:, 0].argsort(), (-jobs[:, SHORT]).argsort())
 
 
 def test_too_few_choices_are_refused() -> None:

@@ -3,8 +3,9 @@
     rank(job) = f(job) · (w + b · v)
 
 f: the job's numbers, and the shares of such jobs that run longer than each of eight times.
-b: `ln_backlog` of the cluster. It starts as the learned order, -`ln_due`. A few dozen numbers can
-be searched with whole simulations as the cost (`evolution`), which a network's weights cannot.
+b: `ln_backlog` of the cluster. It starts as the learned order, -`ln_trusted_due`. A few dozen
+numbers can be searched with whole simulations as the cost (`evolution`), which a network's weights
+cannot.
 The exported file is a model of kind order, as that of `selector_net`. Page: docs/learned.md.
 """
 
@@ -30,13 +31,13 @@ RANK_NAME = ORDER.outputs[0].name
 # A job holds at least one GPU, so the image's first column shows the shares themselves.
 READ_COLUMNS = (*(f"run_{span_s:.0f}_{IMAGE_GPUS[0]}" for span_s in IMAGE_TIMES_S), *JOB_NUMBERS)
 # Whose weights move with the backlog: what is due, how long, how large, how well it fits.
-MOVED_COLUMNS = ("ln_gpus", "ln_rest", "ln_service", "ln_waited", "ln_due", "of_free")
+MOVED_COLUMNS = ("ln_gpus", "ln_rest", "ln_service", "ln_waited", "ln_trusted_due", "of_free")
 _READ = np.array([JOB_COLUMNS.index(name) for name in READ_COLUMNS])
 _MOVED = np.array([JOB_COLUMNS.index(name) for name in MOVED_COLUMNS])
 _OF_MOVED = [READ_COLUMNS.index(name) for name in MOVED_COLUMNS]
 _BACKLOG = CLUSTER_COLUMNS.index("ln_backlog")
 _USUAL_BACKLOG = 0.6  # two hours
-_DUE = READ_COLUMNS.index("ln_due")
+_DUE = READ_COLUMNS.index("ln_trusted_due")
 _LEAST_SPREAD = 0.02  # of a column that hardly differs within a queue
 
 Floats = NDArray[np.float32]

@@ -44,7 +44,7 @@ RANK_NAME = ORDER.outputs[0].name
 
 _JOB_IMAGE = (1, len(IMAGE_TIMES_S), len(IMAGE_GPUS))
 _CLUSTER_IMAGE = (2, IMAGE_NODE_COUNT, IMAGE_GPU_COUNT)
-_DUE = JOB_NUMBERS.index("ln_due")
+_DUE = JOB_NUMBERS.index("ln_trusted_due")
 _SKIP_START = 8.0  # logits a unit: a service of an hour more is worth about 0.7
 _QUIET_GAIN = 0.02  # of the last layer at the start, beside the skip
 

@@ -25,7 +25,7 @@ from roost_engine.policies.protocols import (
     SortKey,
 )
 from roost_engine.prediction.predictors import Predictors
-from roost_engine.queue.model_order import JOB_COLUMNS, job_features
+from roost_engine.queue.model_order import JOB_COLUMNS, Expectations, job_features
 from roost_sim.traces.arrival import Arrival
 
 Floats: TypeAlias = NDArray[np.float32]
@@ -89,16 +89,21 @@ class Lessons:
     """
 
     def __init__(self, predictors: Predictors, seed: int, until_s: float = inf) -> None:
-        self._predictors, self._until_s = predictors, until_s
+        self._expectations, self._until_s = Expectations(predictors), until_s
         self._random = np.random.default_rng(seed)
         self._pairs: list[tuple[Floats, Floats]] = []
+
+    def queue(self, job: JobRecord, at_s: float) -> None:
+        """Remember what is expected of a job that was queued."""
+        self._expectations.note(job, at_s)
 
     def note(self, ranked: Sequence[JobRecord], at_s: float) -> None:
         """Remember some pairs of a ranking, first served first."""
         if len(ranked) < 2 or at_s >= self._until_s:
             return
         first = ranked[:_QUEUE_LIMIT]
-        found = job_features(QueueView(jobs=first, cluster=Cluster(), at_s=at_s), self._known)
+        view = QueueView(jobs=first, cluster=Cluster(), at_s=at_s)
+        found = job_features(view, self._expectations.of)
         for _ in range(_PAIRS_OF_RANKING):
             one, other = np.sort(self._random.choice(len(first), size=2, replace=False)).tolist()
             self._pairs.append((found[one], found[other]))
@@ -106,10 +111,6 @@ class Lessons:
     def preferences(self, most: int) -> Preferences:
         """Return what was remembered; of more pairs, a sample."""
         return _sampled(self._pairs, most, self._random)
-
-    def _known(self, job: JobRecord, at_s: float) -> tuple[float, float]:
-        times = self._predictors.expected_times(job, at_s)
-        return times.rest_s(), times.job_count
 
 
 class RankingTeacher:
@@ -122,6 +123,10 @@ class RankingTeacher:
 
     def __init__(self, teacher: OrderPolicy, lessons: Lessons) -> None:
         self._teacher, self._lessons = teacher, lessons
+
+    def note(self, job: JobRecord, at_s: float) -> None:
+        """See NotedOrder."""
+        self._lessons.queue(job, at_s)
 
     def rank(self, view: QueueView) -> Sequence[JobId]:
         """See OrderPolicy."""
@@ -159,6 +164,7 @@ class KeyedTeacher:
     def key(self, job: JobRecord, at_s: float) -> SortKey:
         """See KeyedOrder."""
         key = self._teacher.key(job, at_s)
+        self._lessons.queue(job, at_s)
         known = (*self._waiting.items(), (job.job_id, (key, job)))
         self._waiting = {
             job_id: entry for job_id, entry in known if entry[1].state is JobState.WAITING
@@ -176,20 +182,25 @@ class KeyedTeacher:
 
 
 class _Follower:
-    """The queue as the incumbent saw it, and what was known of the jobs by then."""
+    """The queue as the incumbent saw it, and what was known of the jobs when they came."""
 
     def __init__(self, random: np.random.Generator) -> None:
         self._random, self._predictors = random, Predictors()
+        self._expectations = Expectations(self._predictors)
         self._waiting: dict[JobId, JobRecord] = {}
         self._running: list[tuple[float, JobId, JobSpec, float]] = []
         self._pairs: list[tuple[Floats, Floats]] = []
 
     def queue(self, spec: JobSpec) -> None:
+        self._learn(spec.submit_s)
         record = JobRecord(spec=spec, state=JobState.WAITING, queued_s=spec.submit_s)
         self._waiting[spec.job_id] = record
+        self._expectations.note(record, spec.submit_s)
 
     def start(self, job: Arrival, at_s: float) -> None:
         self._learn(at_s)
+        self._predictors.backlog.start(job.spec.job_id, job.spec.gpu_count)
+        self._predictors.skill.begin(job.spec.job_id)
         started = self._waiting.pop(job.spec.job_id, None)
         heappush(self._running, (at_s + job.work_s, job.spec.job_id, job.spec, job.work_s))
         if started is None:
@@ -211,19 +222,18 @@ class _Follower:
         # The places in Slurm's order are those among all waiting jobs, so all of these are seen.
         seen = [started, *list(self._waiting.values())[:_QUEUE_LIMIT]]
         place_of = {record.job_id: place for place, record in enumerate(seen)}
-        found = job_features(QueueView(jobs=seen, cluster=Cluster(), at_s=at_s), self._known)
+        view = QueueView(jobs=seen, cluster=Cluster(), at_s=at_s)
+        found = job_features(view, self._expectations.of)
         for number in chosen.tolist():
             self._pairs.append((found[0], found[place_of[others[number].job_id]]))
-
-    def _known(self, job: JobRecord, at_s: float) -> tuple[float, float]:
-        times = self._predictors.expected_times(job, at_s)
-        return times.rest_s(), times.job_count
 
     def _learn(self, at_s: float) -> None:
         """Let the history have the jobs that have ended by now."""
         while self._running and self._running[0][0] <= at_s:
             ended_s, _, spec, work_s = heappop(self._running)
+            self._predictors.backlog.end(spec.job_id)
             self._predictors.history.add(spec, work_s, ended_s)
+            self._predictors.skill.end(spec.job_id, work_s)
 
 
 def _sampled(

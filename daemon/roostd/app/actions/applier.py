@@ -160,7 +160,7 @@ class Applier:
             leased: jobs that only their lease keeps from starting, by the last poll; those that
                 Slurm would start first before the others.
         """
-        async with self._tasks.alone():
+        async with self._tasks.alone(self._slurm.queue if leased else None):
             self._releases.retry()
             self._releases.forget_opened(leased)
             waiting = [one async for one in Slices().over(leased) if self._is_waiting(one)]
@@ -189,7 +189,7 @@ class Applier:
         new = [job_id for job_id in leased if self._leases.is_new(job_id)]
         if not new:
             return
-        async with self._tasks.alone():
+        async with self._tasks.alone(self._slurm.queue):
             job_ids = [
                 job_id for job_id in new if self._is_waiting(job_id) and job_id not in self._pinned
             ]
@@ -229,7 +229,7 @@ class Applier:
 
     async def announce(self) -> None:
         """Write the reasons of waits that began or changed since the last call into Slurm."""
-        async with self._tasks.alone():
+        async with self._tasks.alone(self._slurm.queue if self._reasons.are_due else None):
             due = self._reasons.take()
             self._reasons.keep({one: why for one, why in due.items() if one in self._tasks})
             waiting = {job_id: reason for job_id, reason in due.items() if self._is_waiting(job_id)}

@@ -2,10 +2,11 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import structlog
 
+from roost_engine.domain.errors import SlurmError
 from roost_engine.domain.model import JobId
 from roostd.ops.metrics import Metrics
 
@@ -52,8 +53,18 @@ class JobTasks:
         return job_id in self._queues
 
     @asynccontextmanager
-    async def alone(self) -> AsyncIterator[None]:
-        """Hold `renewal`, once no work is in `beside_others`."""
+    async def alone(
+        self, first: Callable[[], Awaitable[object]] | None = None
+    ) -> AsyncIterator[None]:
+        """Hold `renewal`, once no work is in `beside_others`.
+
+        Args:
+            first: a question to Slurm whose answer is needed then: a crowd's dumps are seconds
+                apart, for which no pin must wait. If it fails, the update that needs it says so.
+        """
+        if first is not None:
+            with suppress(SlurmError):
+                await first()
         async with self.renewal:
             await self._is_none_beside.wait()
             yield

@@ -48,6 +48,11 @@ class WaitReasons:
         for reasons in (self._unannounced, self._announcing, self._announced):
             reasons.pop(job_id, None)
 
+    @property
+    def are_due(self) -> bool:
+        """Whether reasons that began or changed may be announced now."""
+        return bool(self._unannounced) and self._state.clock.now_s() >= self._paused_until_s
+
     def take(self) -> dict[JobId, str]:
         """Return the reasons to announce now, and begin to collect the next ones.
 

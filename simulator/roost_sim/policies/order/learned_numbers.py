@@ -1,7 +1,7 @@
-"""The numbers of the learned order, read from names of orders.
+"""The numbers of roostd's orders, read from names of orders.
 
-A name may carry numbers: `learned:ageing=0.5:window_s=86400` is the order of roostd with these keys
-in the order section of its configuration.
+A name may carry numbers: `learned:ageing=0.5:window_s=86400` and `las:longest_wait_s=86400` are the
+orders of roostd with these keys in the order section of its configuration.
 Source: docs/order.md.
 """
 
@@ -28,3 +28,17 @@ def learned_config(numbers: Mapping[str, float]) -> LearnedOrderConfig:
         if not 0.0 <= value < inf:
             raise PartNumbersError(f"learned order: want {key} from 0, finite, got {value:g}")
     return LearnedOrderConfig(**numbers)  # type: ignore[arg-type]
+
+
+def longest_wait_s(numbers: Mapping[str, float]) -> float:
+    """Return after which wait a job goes first in an order without ageing.
+
+    Raises:
+        PartNumbersError: another key is given, or the value is out of range.
+    """
+    key = "longest_wait_s"
+    if list(numbers) != [key]:
+        raise PartNumbersError(f"orders without ageing have the number {key!r} alone")
+    if not numbers[key] > 0.0:
+        raise PartNumbersError(f"want {key} above 0, got {numbers[key]:g}")
+    return numbers[key]

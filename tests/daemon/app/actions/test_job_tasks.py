@@ -5,6 +5,7 @@ from functools import partial
 
 from prometheus_client import CollectorRegistry
 
+from roost_engine.domain.errors import SlurmTimeout
 from roost_engine.domain.model import JobId
 from roostd.app.actions.job_tasks import JobTasks
 from roostd.ops.metrics import Metrics
@@ -122,3 +123,29 @@ async def test_an_update_of_many_jobs_waits_for_the_updates_of_single_ones() -> 
     may_end.set()
     await asyncio.gather(*work)
     assert order == ["a", "b", "many", "late"]
+
+
+async def test_no_work_waits_while_slurm_is_asked_before_an_update_of_many_jobs() -> None:
+    """With 20,000 jobs the answer takes five seconds."""
+    work, answers = Work(), asyncio.Event()
+
+    async def renew() -> None:
+        async with work.tasks.alone(answers.wait):
+            work.begun.append("renewal")
+
+    renewal = asyncio.create_task(renew())
+    await work.settle()
+    work.add(ONE, "a")
+    await work.settle()
+    assert work.begun == ["a"]
+    answers.set()
+    await renewal
+    assert work.begun == ["a", "renewal"]
+
+
+async def test_an_update_of_many_jobs_is_tried_though_slurm_did_not_answer_before() -> None:
+    async def lost() -> None:
+        raise SlurmTimeout(("squeue",), 1.0)
+
+    async with Work().tasks.alone(lost):
+        pass

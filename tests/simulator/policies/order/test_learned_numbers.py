@@ -51,6 +51,8 @@ def test_the_numbers_decide() -> None:
         ("learned:window_s=nan", "want window_s from 0, finite, got nan"),
         ("learned:window_s=inf", "want window_s from 0, finite, got inf"),
         ("learned:ageing", "is not KEY=NUMBER"),
+        ("las:ageing=1", "have the number 'longest_wait_s' alone"),
+        ("s-rank:longest_wait_s=0", "want longest_wait_s above 0, got 0"),
         ("learnd", "did you mean learned"),
     ],
 )
