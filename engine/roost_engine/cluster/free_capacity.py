@@ -37,7 +37,7 @@ class FreeCapacity:
         self.gpus, self.cpus, self.memory_bytes = Levels(), Levels(), Levels()
         self.gpu_count = 0
         self.groups = NodeGroups()
-        self.sets_in_common = ClusterSetCounts(self.groups)
+        self.sets_in_common = ClusterSetCounts(self.groups.occupied)
         self.freed: NodeSet = NO_NODES
         self.trial_count = 0
         self._claims = Claims()

@@ -8,7 +8,7 @@ a thousand sets, such as 8 of 16 GPUs, for which the lanes would grow too long, 
 different masks of a few GPUs.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import cache, lru_cache
 from math import comb
 from typing import TypeAlias
@@ -23,7 +23,6 @@ _LANE_BITS = 24  # half of what a lane can hold must exceed the number of nodes
 _LANE_BYTES = _LANE_BITS // 8
 _LANE = (1 << _LANE_BITS) - 1
 _CACHE_LIMIT = 4096
-_CHANGE_LIMIT = 64  # changes of free masks; beyond that it is quicker to count again
 _STORED_LIMIT = 1 << 10  # changes that are stored
 LANE_LIMIT = 1 << 10  # for more sets the lanes grow too long
 
@@ -169,12 +168,12 @@ class ClusterSetCounts:
     next question about it, so that a change without a question costs next to nothing.
     """
 
-    def __init__(self, groups: Iterable[NodeGroup]) -> None:
+    def __init__(self, groups: Collection[NodeGroup]) -> None:
         """Count nothing yet.
 
         Args:
-            groups: the nodes by free GPUs. `change` must be called for each node that moves from
-                one group to another.
+            groups: those that have nodes; the caller changes it. `change` must be called for each
+                node that moves from one group to another.
         """
         self._groups = groups
         self._counts: dict[int, LaneCounts] = {}  # by size
@@ -214,7 +213,7 @@ class ClusterSetCounts:
     def _up_to_date(self, size: int) -> LaneCounts:
         counts, stored_count = self._counts.get(size), len(self._changes)
         missing = 0 if counts is None else stored_count - self._applied[size]
-        if counts is None or missing > _CHANGE_LIMIT:
+        if counts is None or missing > len(self._groups):  # quicker than to apply each change
             counts = self._counts[size] = self._count(size)
         elif missing:
             counts.move(self._changes[-missing:])

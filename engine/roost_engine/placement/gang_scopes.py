@@ -90,17 +90,18 @@ class FewNodes:
         self.alike = [AlikeNodes(group, some, some.bit_count()) for group, some in by_group]
         # Made when first asked for, and not cached_property, which takes a lock: a scope is asked
         # a few questions, and then thrown away.
-        self._counts: dict[int, int] | None = None
+        self._count_by_kind: dict[int, int] | None = None
+        self._counts: dict[int, IndexSetCounts] = {}  # by size, of all kinds
         self._sorted: list[tuple[int, int, int, NodeSet]] | None = None
 
     @property
     def count_by_kind(self) -> Mapping[int, int]:
         """See Scope."""
-        if self._counts is None:
-            counts = self._counts = {}
+        if self._count_by_kind is None:
+            counts = self._count_by_kind = {}
             for group, _, count in self.alike:
                 counts[group.kind] = counts.get(group.kind, 0) + count
-        return self._counts
+        return self._count_by_kind
 
     def count_with(self, free: int) -> int:
         """See Scope."""
@@ -112,14 +113,14 @@ class FewNodes:
 
     def counts(self, size: int, kind: int | None = None) -> IndexSetCounts:
         """See Scope."""
-        return count_index_sets(
-            size,
-            [
-                (group.free, count)
-                for group, _, count in self.alike
-                if kind is None or kind == group.kind
-            ],
-        )
+        if kind is not None:
+            of_kind = [one for one in self.alike if one.group.kind == kind]
+            return count_index_sets(size, [(one.group.free, one.node_count) for one in of_kind])
+        found = self._counts.get(size)
+        if found is None:  # a search asks twice: is there any set, and which are the best
+            every = [(group.free, count) for group, _, count in self.alike]
+            found = self._counts[size] = count_index_sets(size, every)
+        return found
 
     def best(self, mask: int, count: int) -> NodeSet:
         """See Scope."""

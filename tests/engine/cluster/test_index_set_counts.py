@@ -53,7 +53,7 @@ def test_sets_of_a_cluster_are_those_that_its_nodes_have_now(
     changes: list[tuple[int, int, bool, int]],
 ) -> None:
     masks, groups = [0] * 6, node_groups(6)
-    free = ClusterSetCounts(groups)
+    free = ClusterSetCounts(groups.occupied)
     for node, mask, is_asked, size in changes:
         before, masks[node] = masks[node], mask
         groups.move(node, 0, mask)
@@ -68,7 +68,7 @@ def test_sets_of_a_cluster_are_those_that_its_nodes_have_now(
 def test_sets_of_wide_nodes_may_be_anything_once_there_are_some() -> None:
     """Eight of sixteen GPUs are not counted; two of them are."""
     groups = node_groups(2)
-    free = ClusterSetCounts(groups)
+    free = ClusterSetCounts(groups.occupied)
     groups.move(0, 0, 0xFF)
     free.change(0, 0xFF)
     assert free.reach(8, 1)
