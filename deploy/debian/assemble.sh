@@ -58,6 +58,7 @@ fill_tools() {
 
 fill_node() {
     program roost-node roost-probe 8
+    program roost-node roost-progress 1
     unit roost-node roost-probe.service
     install -D -m 644 "$here/node/default" "$work/roost-node/etc/default/roost-probe"
     install -D -m 644 "$here/node/tmpfiles.conf" "$work/roost-node/usr/lib/tmpfiles.d/roost-node.conf"

@@ -36,7 +36,6 @@ add_layer controller 'roost[daemon]'
 sed -i '\#^opt/roost/bin/#d' "$work"/*.files
 # The environment itself, without pip and what activates it for a shell.
 echo "$pip_files" | grep -E '^opt/roost/(pyvenv.cfg|bin/python[0-9.]*|lib64)$' >>"$work/common.files"
-echo opt/roost/bin/roost-probe >>"$work/common.files"
-echo opt/roost/bin/roost-slurm >>"$work/common.files"
+printf 'opt/roost/bin/%s\n' roost-probe roost-progress roost-slurm >>"$work/common.files"
 printf 'opt/roost/bin/%s\n' roostctl roost-sim >>"$work/tools.files"
 echo opt/roost/bin/roostd >>"$work/controller.files"

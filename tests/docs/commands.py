@@ -25,7 +25,10 @@ REASONS = (
     "the public traces",
     "another machine",
 )
-PROGRAMS = ("roostctl", "roostd", "roost-probe", "roost-slurm", "roost-sim", "roost-train")
+PROGRAMS = (
+    *("roostctl", "roostd", "roost-probe", "roost-progress"),
+    *("roost-slurm", "roost-sim", "roost-train"),
+)
 _INDENTED_PROGRAMS = (*PROGRAMS, "sbatch", "squeue", "scontrol", "sacctmgr")
 
 _FENCED = re.compile(r"(?ms)^((?:<!--[^\n]*-->\n)*)```(console|bash|sh)\n(.*?)^```")

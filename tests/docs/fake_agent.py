@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 PAGE = (Path(__file__).parents[2] / "docs" / "interference.md").read_text()
-SOCKET = "/run/roost/agent.sock"
+SOCKET = "/run/roost-probe/agent.sock"
 
 
 class FakeAgent:
@@ -58,8 +58,7 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 
 
-def script(path: Path) -> str:
-    """Return the example of a batch script with another socket."""
-    (found,) = (block for block in blocks("bash") if "progress()" in block)
-    assert SOCKET in found
-    return found.replace(SOCKET, str(path))
+def script() -> str:
+    """Return the example of a batch script."""
+    (found,) = (block for block in blocks("bash") if "roost-progress" in block)
+    return found

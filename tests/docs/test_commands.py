@@ -24,6 +24,7 @@ MAINS = {
     "roostctl": "roostctl.main",
     "roostd": "roostd.cli",
     "roost-probe": "roost_probe.cli",
+    "roost-progress": "roost_probe.progress",
     "roost-slurm": "roost_slurm.cli",
     "roost-sim": "roost_sim.cli",
     "roost-train": "roost_train.cli",

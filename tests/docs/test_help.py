@@ -6,12 +6,15 @@ from collections.abc import Iterator
 import pytest
 
 from roost_probe import cli as roost_probe
+from roost_probe import progress as roost_progress
 from roost_slurm import cli as roost_slurm
 from roost_train import cli as roost_train
 from roostd import cli as roostd
 
 Parser = argparse.ArgumentParser
-PROGRAMS = [program._parser() for program in (roostd, roost_probe, roost_slurm, roost_train)]
+PROGRAMS = [
+    program._parser() for program in (roostd, roost_probe, roost_progress, roost_slurm, roost_train)
+]
 
 
 def commands(parser: Parser) -> Iterator[Parser]:

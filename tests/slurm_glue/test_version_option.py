@@ -9,6 +9,7 @@ import pytest
 PROGRAMS = {
     "roostd": "roostd.cli",
     "roost-probe": "roost_probe.cli",
+    "roost-progress": "roost_probe.progress",
     "roost-slurm": "roost_slurm.cli",
     "roostctl": "roostctl.main",
     "roost-sim": "roost_sim.cli",
