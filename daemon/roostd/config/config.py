@@ -72,8 +72,8 @@ class Slurm(Section):
     )
     lease_s: Annotated[float, Field(ge=10, le=86_400)] = Field(
         default=60.0,
-        description="how long a job is held at most unless roostd renews, up to an hour behind 500"
-        " others; renewed three times in this time",
+        description="a lease ends after this time, up to an hour for jobs behind 500 others,"
+        " unless roostd renews it, which it does every third of that time",
     )
     first_lease_s: Annotated[float, Field(ge=3, le=86_400)] = Field(
         default=5.0,
@@ -82,9 +82,9 @@ class Slurm(Section):
     )
     hand_over_s: Seconds = Field(
         default=30.0,
-        description="plain Slurm gets a job that one of Slurm's own limits has kept waiting this"
-        " long, or on 22.05 the GPUs of its earlier pin; or that plain Slurm could have started;"
-        " a job that leaves its number of nodes open waits this long for fewer nodes",
+        description="plain Slurm gets a job that it could have started for this long, or that one"
+        " of Slurm's own limits, or on 22.05 the GPUs of its earlier pin, kept waiting for this"
+        " long; a job that leaves its number of nodes open waits this long for fewer nodes",
     )
     short_run_s: SecondsFromZero = Field(
         default=10.0,
@@ -98,8 +98,8 @@ class Slurm(Section):
     )
     standing_pins: bool = Field(
         default=True,
-        description="the next job waits in Slurm for GPUs that are still busy; before 24.11 it"
-        " stays with the first ones, and none does where Roost may stop jobs",
+        description="the next job waits in Slurm, pinned to GPUs that are still busy; before 24.11"
+        " such a pin is final, and there is none where Roost may stop jobs",
     )
     command_timeout_s: Annotated[float, Field(ge=0.1, le=3_600)] = Field(
         default=10.0, description="after which a command counts as hung"
@@ -222,8 +222,8 @@ class PoliciesSection(Section):
     )
     loss_margin_frac: Frac = Field(
         default=0.1,
-        description="a promoted policy is taken out when jobs lose more of their completion time to"
-        " waits and slow places than was predicted, and this much more",
+        description="a promoted policy is taken out when the fraction of completion time that jobs"
+        " lose to waits and slow places exceeds the prediction by this much",
     )
     wait_limit_p99s: Annotated[Factor, Field(ge=1)] = Field(
         default=3.0,

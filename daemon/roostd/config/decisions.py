@@ -77,16 +77,18 @@ class OrderSection(Section):
     )
     ageing: Factor = Field(
         default=2.0,
-        description="seconds that a job has to have waited longer for each expected GPU-second"
-        " more; 0: first come, first served",
+        description="seconds of earlier submission that make up for one more expected GPU-second;"
+        " 0: first come, first served",
     )
     window_s: SecondsFromZero = Field(
         default=6 * 86_400.0,
-        description="jobs that become eligible so much later never overtake, with an empty queue",
+        description="a job is never overtaken by jobs that become eligible this much later; while"
+        " jobs wait, window_backlogs makes this longer",
     )
     window_backlogs: Factor = Field(
         default=64.0,
-        description="so many times the time that the queue takes is added to that",
+        description="added to window_s: this many times the time that the waiting jobs are"
+        " expected to take on all GPUs",
     )
     reads_limits: bool = Field(
         default=True,
@@ -100,14 +102,14 @@ class OrderSection(Section):
     )
     share_slack: FactorOrNever = Field(
         default=inf,
-        description="a user whose jobs have had lately and still want more than so many times the"
-        " user's share of the GPU-seconds goes behind other users for a window; or never; kind"
-        " learned",
+        description="a user goes behind other users for a window when the GPU-seconds that the"
+        " user's jobs have lately had and still need exceed this many times the user's share; or"
+        " never; kind learned",
     )
     earned_trust: bool = Field(
         default=True,
         description="whether expected run times count only as far as they have lately put jobs in"
-        " the right order; false: always; kinds learned and learned-left",
+        " the right order; false: they count in full; kinds learned and learned-left",
     )
     longest_wait_s: SecondsOrNever = Field(
         default=LONGEST_WAIT_S,
@@ -117,13 +119,14 @@ class OrderSection(Section):
     )
     passing_frac: Annotated[float, Field(gt=0, le=1)] = Field(
         default=1.0,
-        description="a job may use reserved nodes if so many of the jobs like it end in time; 1: if"
-        " its time limit does; this and the next: kinds learned and learned-left",
+        description="a job may use reserved nodes if this fraction of the jobs like it ends in"
+        " time; 1: if its time limit ends in time; this and the next: kinds learned and"
+        " learned-left",
     )
     most_delay_s: SecondsFromZero = Field(
         default=0.0,
-        description="and if its time limit ends no later than so long after the start that was"
-        " promised first; only for passing_frac below 1",
+        description="with passing_frac below 1 the job's time limit must also end no later than"
+        " this long after the start that was promised first",
     )
 
     def to_core(self) -> LearnedOrderConfig:

@@ -42,7 +42,8 @@ class SharingSection(Section):
     )
     separate_after_s: Seconds = Field(
         default=300.0,
-        description="for so long a job beside another must have been slower than limit allows",
+        description="a pair is separated only after one of its jobs has been slower than limit"
+        " allows for this long",
     )
 
     def to_core(
