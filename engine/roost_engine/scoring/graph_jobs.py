@@ -141,10 +141,12 @@ class ResidentJobs:
         gpus_on = {cluster.index_of[one.node]: one.gpu_indices for one in shares if one.gpu_indices}
         if not gpus_on:
             return None
+        each = self.communicates(spec, sum(map(len, gpus_on.values())))
+        if len(gpus_on) == 1:
+            return Resident(gpus_on, each.local_frac, (), ())
         racks = tuple(sorted({cluster.rack_of[node] for node in gpus_on}))
         pods = tuple(sorted({pod_of(rack) for rack in racks}))
-        tier = 0 if len(gpus_on) == 1 else 1 if len(racks) == 1 else 2
-        each = self.communicates(spec, sum(map(len, gpus_on.values())))
+        tier = 1 if len(racks) == 1 else 2
         return Resident(
             gpus_on, each[tier], racks if len(racks) > 1 else (), pods if len(pods) > 1 else ()
         )

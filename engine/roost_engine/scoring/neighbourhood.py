@@ -341,7 +341,7 @@ class Neighbourhood:
         return found
 
     def _forget_rows(self) -> None:
-        self.rows = SetRows(self._width)
+        self.rows.clear()
         self._known.clear()
         self._rows_of.clear()
         self._layouts.clear()
@@ -366,4 +366,4 @@ def _over_pcie(communicates: Communicates, job: JobSpec | None, gpu_count: int) 
         return found
     exposed = found.rack_frac / max(1.0 - found.rack_frac, 1e-3)
     local = exposed / (_NETWORK_SLOWDOWN + exposed)
-    return found._replace(local_frac=max(found.local_frac, local))
+    return Communication(max(found.local_frac, local), found.rack_frac, found.across_frac)

@@ -45,6 +45,11 @@ class SetRows:
         """Whether it is time to begin again with an empty table."""
         return self._count >= _MOST_ROWS
 
+    def clear(self) -> None:
+        """Begin again with an empty table; its memory stays, for the rows to come."""
+        self._count = 0
+        self._newcomers.clear()
+
     def take(self, count: int) -> slice:
         """Return rows that no set has."""
         begin, self._count = self._count, self._count + count

@@ -29,3 +29,13 @@ def test_what_was_predicted_of_the_newcomer_asked_about_last_is_kept() -> None:
     assert (known.losses(vector(39), 0) == 39).all()
     assert np.isnan(known.losses(vector(1), 0)).all()
     assert np.isnan(known.losses(vector(39), 1)).all()
+
+
+def test_a_cleared_table_gives_the_same_rows_again_and_knows_no_losses() -> None:
+    table = SetRows(2)
+    while not table.is_full:
+        table.losses(vector(1), 0)[table.take(1024)] = 0.5
+    table.clear()
+    assert not table.is_full
+    assert table.take(3) == slice(0, 3)
+    assert np.isnan(table.losses(vector(1), 0)).all()
