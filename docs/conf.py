@@ -14,6 +14,8 @@ html_theme = "furo"
 html_title = "Roost"
 html_favicon = "../daemon/roostd/page/static/roost.svg"
 html_logo = "../daemon/roostd/page/static/roost.svg"
+html_static_path = ["static"]
+html_css_files = ["site.css"]
 html_copy_source = False
 html_show_sphinx = False
 # The site works without a network: no fonts, scripts or search from elsewhere.
