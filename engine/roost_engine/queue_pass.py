@@ -66,8 +66,8 @@ class QueuePass:
     Attributes:
         candidates: the rule that proposes placements, with hints for all that a pass would try.
         reserved: the nodes that the last pass reserved for a job that waits.
-        overdue_id: the first overdue job that found no capacity in the last pass; None: there was
-            none.
+        overdue_id: the first overdue job that found no capacity in the last pass, and for which
+            enough nodes are up; None: there was none.
     """
 
     def __init__(
@@ -133,7 +133,11 @@ class QueuePass:
         if self._released.is_active or self._config.window_count < 1:
             return False
         queue.note_overdue(at_s)
-        return not queue.overdue and queue.would_try_only(job, at_s - self._config.patience_s)
+        return not queue.overdue and queue.would_try_only(job, self._impatient_s(at_s))
+
+    def _impatient_s(self, at_s: float) -> float:
+        """Return the time since which a job must have waited for nodes to be reserved for it."""
+        return at_s - min(self._config.patience_s, self._table.queue.overdue.longest_wait_s)
 
     def run(self, at_s: float, actions: list[Action], window_count: int) -> None:
         """Offer GPUs to the queued jobs in order.
@@ -144,7 +148,7 @@ class QueuePass:
             window_count: how many jobs to try.
         """
         table, queue = self._table, self._table.queue
-        impatient_s = at_s - self._config.patience_s
+        impatient_s = self._impatient_s(at_s)
         standing, placed_count, try_count = self._standing, self._scorer.decision_count, 0
         cleared, reservation = NO_NODES, None
         if standing.is_on or standing.preemptors:
@@ -153,10 +157,8 @@ class QueuePass:
             cleared |= self._released.nodes
         reserved = cleared if reservation is None else cleared | reservation.nodes
         self.reserved, self.overdue_id = reserved, None
-        # With standing pins, a job without capacity may be pinned before it is impatient; and nodes
-        # are reserved for an overdue job whatever the patience is.
-        asks_all = standing.is_on or queue.overdue
-        for group, job_id in queue.offers(inf if asks_all else impatient_s):
+        # With standing pins, a job without capacity may be pinned before it is impatient.
+        for group, job_id in queue.offers(inf if standing.is_on else impatient_s):
             record = table.jobs[job_id]
             is_fixed = standing.is_final and record.standing is not None
             # Groups that were not tried yet are nearly all: those cost no call.
@@ -170,17 +172,16 @@ class QueuePass:
                     continue
             if standing.is_on and standing.is_head(record, at_s) and reservation is None:
                 reservation = standing.pin_head(record, at_s, actions)
-            is_overdue = job_id in queue.overdue
-            if is_overdue and self.overdue_id is None:
-                self.overdue_id = job_id
-            if record.queued_s <= impatient_s or is_overdue:
+            if record.queued_s <= impatient_s:
                 if self._config.passing is Passing.NOBODY:
                     self.reserved, reservation = EVERY_NODE, None
+                    self._note_overdue(job_id)
                     break
                 if reservation is None:
                     reservation = self._reserve(record.spec, at_s)
             if reservation is None:
                 continue
+            self._note_overdue(job_id)
             self.reserved = reserved = cleared | reservation.nodes
             if queue.is_settled(reserved):
                 break
@@ -199,9 +200,19 @@ class QueuePass:
         group.refresh_hints(self._cluster, self.candidates)
         return group.is_blocked(reserved)
 
-    def _reserve(self, job: JobSpec, at_s: float) -> Reservation:
-        within = EVERY_NODE if self._team is None else self._team.nodes_for(job)
-        return reserve(self._cluster, job, job.shapes[0], self._table.ends(at_s), at_s, within)
+    def _note_overdue(self, job_id: JobId) -> None:
+        if self.overdue_id is None and job_id in self._table.queue.overdue:
+            self.overdue_id = job_id
+
+    def _reserve(self, job: JobSpec, at_s: float) -> Reservation | None:
+        """Reserve nodes for a job; None: too few that it could use are up, so others come next."""
+        own = EVERY_NODE if self._team is None else self._team.nodes_for(job)
+        every = EVERY_NODE if self._config.forwards else own
+        for within in (own, every):  # while its agent's nodes are down, it borrows from others
+            found = reserve(self._cluster, job, job.shapes[0], self._table.ends(at_s), at_s, within)
+            if found.nodes:
+                return found
+        return None
 
     def _backfill(
         self,

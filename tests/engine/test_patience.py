@@ -8,6 +8,8 @@ from roost_engine.domain.actions import Wait
 from roost_engine.domain.model import JobId
 from roost_engine.engine import EngineConfig, Passing
 from roost_engine.job_record import JobState
+from roost_engine.plugins.plugins import Policies
+from roost_engine.queue.orders import OrderByValue
 from roost_engine.testing.builders import (
     EngineHarness,
     bridges,
@@ -72,6 +74,42 @@ def test_the_emptiest_node_is_reserved_for_a_job_past_its_patience(
     exclusions = dict(harness.engine.record(JobId("3")).exclusions)
     assert exclusions["kept free for a job that waits longer"] == 1
     assert list(placed(harness.end("on-a"))) == ["1"]
+
+
+def test_a_job_whose_nodes_are_down_leaves_the_reservation_to_the_next(
+    make_harness: HarnessFactory,
+) -> None:
+    nodes = [node("a"), node("down", usable=False)]
+    harness = make_harness(nodes, bridges(), config=EngineConfig(patience_s=200.0))
+    harness.queue(job("never", gpus=8, required=["down"]))
+    small = Stream(harness)
+    small.run_until("", 200.0)
+    harness.queue(job("big", gpus=8, submit_s=200.0))
+    placed_s = small.run_until("big", 2000.0)
+    assert placed_s is not None
+    assert placed_s <= 200.0 + 200.0 + 80.0 + 10.0
+    assert harness.state("never") is JobState.WAITING
+
+
+def test_an_overdue_job_whose_nodes_are_down_hides_no_impatient_one(
+    make_harness: HarnessFactory,
+) -> None:
+    ranks = {"on-a": 0.0, "never": 0.0, "fresh": 1.0, "early": 2.0, "small": 3.0}
+    order = OrderByValue(lambda record, at_s: (ranks[record.job_id],), longest_wait_s=1_000.0)
+    harness = make_harness(
+        [node("a"), node("down", usable=False)],
+        config=EngineConfig(patience_s=200.0),
+        policies=Policies(order=order),
+    )
+    harness.run(job("on-a", gpus=4))
+    harness.queue(job("never", gpus=8, required=["down"]))
+    harness.advance(900.0)
+    harness.queue(job("early", gpus=8, submit_s=900.0))
+    harness.advance(1_150.0)
+    harness.queue(job("fresh", gpus=8, submit_s=1_150.0))
+    harness.queue(job("small", submit_s=1_150.0))
+    assert harness.state("small") is JobState.WAITING
+    assert list(placed(harness.end("on-a"))) == ["fresh"]
 
 
 def test_a_job_that_joins_a_group_blocked_by_a_reservation_waits(

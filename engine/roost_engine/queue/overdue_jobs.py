@@ -15,12 +15,12 @@ from roost_engine.job_record import JobRecord
 class OverdueJobs:
     """Says which jobs have waited for as long as the order lets any job wait.
 
-    Args:
+    Attributes:
         longest_wait_s: of the order; inf: no job is ever overdue.
     """
 
     def __init__(self, longest_wait_s: float) -> None:
-        self._longest_wait_s = longest_wait_s
+        self.longest_wait_s = longest_wait_s
         self._jobs: dict[JobId, None] = {}
         self._next_s = inf  # no other job is overdue before
 
@@ -35,7 +35,7 @@ class OverdueJobs:
 
     def note_queued(self, record: JobRecord) -> None:
         """Note that a job is queued."""
-        self._next_s = min(self._next_s, record.queued_s + self._longest_wait_s)
+        self._next_s = min(self._next_s, record.queued_s + self.longest_wait_s)
 
     def forget(self, job_id: JobId) -> None:
         """Note that a job is queued no more."""
@@ -61,4 +61,4 @@ class OverdueJobs:
 
     def would_have(self, record: JobRecord, at_s: float) -> bool:
         """Return whether a job has waited for so long by a time, queued or not."""
-        return record.queued_s <= at_s - self._longest_wait_s
+        return record.queued_s <= at_s - self.longest_wait_s

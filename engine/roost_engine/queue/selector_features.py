@@ -44,6 +44,7 @@ _AGEING, _WINDOW_S, _WINDOW_BACKLOGS, _TYPICAL_GPU_COUNT = 2.0, 6 * 86_400.0, 64
 _NODE_SIZES = (1, 2, 4, 8)
 _SERVICE, _SPAN, _GPUS, _SINCE, _DRAIN = range(5)  # of `_WaitingJobs.quantities`
 _HOUR_S = 3_600.0
+MOST_NOTED = 20_000
 
 
 def _running_beyond() -> NDArray[np.float64]:
@@ -105,6 +106,7 @@ class SelectorFeatures:
         """
         described = view.jobs if jobs is None else jobs
         cluster, waiting = view.cluster, self._waiting
+        waiting.forget_all_but(view.jobs)
         lines = waiting.lines(described, view.at_s)
         if fits is None:
             fits = waiting.fits(cluster, lines)
@@ -140,17 +142,19 @@ class SelectorFeatures:
 
     def note(self, record: JobRecord, at_s: float) -> None:
         """Describe a job that was queued by what is expected of it now; it keeps that."""
-        self._waiting.line(record, at_s)
+        self._waiting.note(record, at_s)
 
     def drain_s(self, record: JobRecord, at_s: float) -> float:
         """Return how long the queue took when a waiting job came."""
-        return float(self._waiting.quantities[_DRAIN, self._waiting.line(record, at_s)])
+        line = self._waiting.line(record, at_s)  # first: a new line may need longer arrays
+        return float(self._waiting.quantities[_DRAIN, line])
 
     def fits(self, view: QueueView, nodes: NodeSet = EVERY_NODE) -> NDArray[np.bool_]:
         """Return whether enough of these nodes have enough free GPUs for a shape of each job.
 
         See `shape_fits` for what is not looked at.
         """
+        self._waiting.forget_all_but(view.jobs)
         lines = self._waiting.lines(view.jobs, view.at_s)
         return self._waiting.fits(view.cluster, lines, nodes)
 
@@ -185,12 +189,27 @@ class _WaitingJobs:
         """Return the line of each job."""
         if at_s == self._asked_s and are_same(jobs, self._asked):
             return self._lines
-        known = self._line_of
-        if len(known) > 2 * len(jobs) + 64:
-            self._forget_all_but(jobs)
         self._asked_s, self._asked = at_s, jobs
         self._lines = np.array([self.line(record, at_s) for record in jobs], dtype=np.intp)
         return self._lines
+
+    def forget_all_but(self, queued: Sequence[JobRecord]) -> None:
+        """Give up the lines of jobs that are queued no more, once there are many.
+
+        Args:
+            queued: every queued job, also those that are not described.
+        """
+        if len(self._line_of) > 2 * len(queued) + 64:
+            kept = {record.spec.job_id for record in queued}
+            for job_id in [job_id for job_id in self._line_of if job_id not in kept]:
+                self._forget(job_id)
+
+    def note(self, record: JobRecord, at_s: float) -> None:
+        """Fill the line of a job; of very many the oldest is given up, as a canary may not rank."""
+        if len(self._line_of) >= MOST_NOTED:
+            self._forget(next(iter(self._line_of)))
+            self._asked_s = -1.0  # the last answer may name that line
+        self.line(record, at_s)
 
     def line(self, record: JobRecord, at_s: float) -> int:
         """Return the line of a job, which is filled when the job is new or was changed."""
@@ -262,10 +281,8 @@ class _WaitingJobs:
             self.quantities = np.concatenate((self.quantities, self.quantities), axis=1)
         return line
 
-    def _forget_all_but(self, jobs: Sequence[JobRecord]) -> None:
-        kept = {record.spec.job_id for record in jobs}
-        for job_id in [job_id for job_id in self._line_of if job_id not in kept]:
-            self._unused.append(self._line_of.pop(job_id)[2])
+    def _forget(self, job_id: JobId) -> None:
+        self._unused.append(self._line_of.pop(job_id)[2])
 
 
 def are_same(jobs: Sequence[JobRecord], others: Sequence[JobRecord]) -> bool:

@@ -198,6 +198,30 @@ def test_without_forwarding_a_job_waits_for_its_own_agent(forwards: bool) -> Non
     engine.check_invariants()
 
 
+def test_a_job_whose_agents_nodes_are_down_gets_those_of_others_reserved() -> None:
+    engine = engine_of(2, patience_s=5.0)
+    for number in range(8):
+        run(engine, job(f"x{number}", gpus=8))
+    engine.step(JobQueued(at_s=0.0, job=job("wide", gpus=8, nodes=4)))
+    own = engine.nodes_for(job("wide", gpus=8, nodes=4))
+    holders = {True: list[str](), False: list[str]()}
+    for number in range(8):
+        (taken,) = engine.cluster.shares(JobId(f"x{number}"))
+        index = engine.cluster.index_of[taken.node]
+        holders[bool(own >> index & 1)].append(f"x{number}")
+        if own >> index & 1:
+            down = node(taken.node, 8, rack=taken.node[:2].replace("n", "r"), usable=False)
+            engine.step(NodeSeen(at_s=1.0, node=down))
+    for number in range(4):
+        engine.step(JobQueued(at_s=2.0, job=job(f"s{number}", gpus=8, submit_s=2.0)))
+    found = dict[str, Placement]()
+    for number, name in enumerate(holders[False]):
+        found |= placed(engine.step(JobEnded(at_s=10.0 + number, job_id=JobId(name))))
+    found |= placed(engine.step(Tick(at_s=20.0)))
+    assert list(found) == ["wide"]
+    engine.check_invariants()
+
+
 def test_a_large_job_takes_its_parts_at_once_from_several() -> None:
     engine = engine_of(4)
     started = run(engine, job("1", gpus=8, nodes=6))

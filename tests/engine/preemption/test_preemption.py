@@ -17,6 +17,7 @@ from roost_engine.domain.events import (
     JobQueued,
     JobWithdrawn,
     NodeLost,
+    NodeSeen,
     SpeedSeen,
     Tick,
 )
@@ -34,6 +35,8 @@ from roost_engine.policies.protocols import (
     Offer,
     WaitEnded,
 )
+from roost_engine.preemption.rules import DisplaceBy
+from roost_engine.queue.orders import OrderByValue, attained_service
 from roost_engine.testing.builders import (
     GIB,
     EngineHarness,
@@ -592,3 +595,20 @@ def test_a_search_is_made_again_only_after_a_change(make: HarnessFactory) -> Non
     assert harness.state("3") is WAITING
     harness.run(job("4", gpus=1, priority=3))
     assert candidates.call_count > asked_count + 1  # its own proposal, and another search for 3
+
+
+@pytest.mark.parametrize("usable", [True, False])
+def test_only_an_overdue_job_that_could_start_keeps_others_from_stopping_jobs(usable: bool) -> None:
+    policies = Policies(
+        order=OrderByValue(attained_service, longest_wait_s=1_000.0),
+        preemption=DisplaceBy(attained_service, safe_s=10.0, round_s=10.0),
+    )
+    harness = EngineHarness([node("a"), node("b")], policies=policies)
+    harness.run(job("1", gpus=8, required=["a"]))
+    harness.start_elsewhere("2", share("b", *range(8)))
+    harness.queue(job("overdue", gpus=8, required=["b"]))
+    harness.feed(NodeSeen(at_s=harness.now_s, node=node("b", usable=usable)))
+    harness.advance(2_000.0)
+    harness.queue(job("new", gpus=8, required=["a"], submit_s=2_000.0))
+    harness.advance(2_100.0)
+    assert preempted(harness.actions) == ({} if usable else {"1": "new"})

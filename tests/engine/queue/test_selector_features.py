@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from roost_engine.plugins.plugins import Policies
 from roost_engine.policies.protocols import QueueView
 from roost_engine.prediction.predictors import Predictors
+from roost_engine.queue import selector_features
 from roost_engine.queue.selector_columns import (
     CLUSTER_COLUMNS,
     IMAGE_GPU_COUNT,
@@ -128,6 +129,45 @@ def test_what_was_computed_before_does_not_show() -> None:
     harness.end("1")
     harness.queue(job("5", gpus=8), *(job(str(number), gpus=7) for number in range(10, 90)))
     view = harness.engine.queue_view(20.0)
+    fresh = SelectorFeatures(Predictors()).observe(view)
+    assert np.array_equal(features.observe(view).jobs, fresh.jobs)
+
+
+def test_what_is_asked_of_the_first_job_beyond_the_table_is_answered() -> None:
+    harness = busy(nodes=1)
+    harness.queue(*(job(str(number), gpus=8) for number in range(1, 66)))
+    features = SelectorFeatures(Predictors())
+    drains_s = [features.drain_s(one, 0.0) for one in harness.engine.queue_view(0.0).jobs]
+    assert len(drains_s) == 65
+
+
+def test_jobs_that_are_not_described_keep_what_was_expected_of_them() -> None:
+    predictors = Predictors()
+    harness = EngineHarness([node("n0")], policies=Policies(predictors=predictors))
+    harness.run(job("0", gpus=8))
+    harness.queue(*(job(str(number), gpus=8) for number in range(1, 101)))
+    features, view = SelectorFeatures(predictors), harness.engine.queue_view(0.0)
+    for record in view.jobs:
+        features.note(record, 0.0)
+    noted = features.observe(view)
+    before = dict(zip(noted.job_ids, column(noted, "ln_rest"), strict=True))
+    harness.advance(1e6)
+    harness.end("0")
+    view = harness.engine.queue_view(1e6)
+    features.observe(view, view.jobs[:1])
+    found, fresh = features.observe(view), SelectorFeatures(predictors).observe(view)
+    assert column(found, "ln_rest") == [before[job_id] for job_id in found.job_ids]
+    assert column(found, "ln_rest") != column(fresh, "ln_rest")
+
+
+def test_notes_without_a_question_do_not_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(selector_features, "MOST_NOTED", 3)
+    harness = busy(nodes=1)
+    harness.queue(*(job(str(number), gpus=8) for number in range(1, 6)))
+    features, view = SelectorFeatures(Predictors()), harness.engine.queue_view(0.0)
+    for record in view.jobs:
+        features.note(record, 0.0)
+    assert len(features._waiting._line_of) == 3
     fresh = SelectorFeatures(Predictors()).observe(view)
     assert np.array_equal(features.observe(view).jobs, fresh.jobs)
 

@@ -42,6 +42,23 @@ def _second_fails() -> None:
         report.outcome(0.0)
 
 
+def test_an_interrupted_wait_leaves_no_copy(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(pid: int, options: int) -> tuple[int, int]:
+        monkeypatch.undo()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "waitpid", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        _all_end()
+    assert no_child_is_left()
+
+
+def _all_end() -> None:
+    found = run_copies(2)
+    if isinstance(found, tuple):
+        found[1].outcome(0.0)
+
+
 def test_no_copies_have_no_outcomes() -> None:
     found = run_copies(0)
     assert not isinstance(found, tuple)

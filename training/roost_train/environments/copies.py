@@ -11,7 +11,7 @@ import signal
 import struct
 import warnings
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import BinaryIO, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +27,7 @@ class Copy:
     """A copy, as the original sees it."""
 
     pid: int
-    pipe: int
+    pipe: BinaryIO
     is_over: bool = False
 
     def outcome(self) -> float:
@@ -36,8 +36,8 @@ class Copy:
         Raises:
             TrainError: it failed.
         """
-        with os.fdopen(self.pipe, "rb") as file:
-            content = file.read()
+        with self.pipe:
+            content = self.pipe.read()
         _, status = os.waitpid(self.pid, 0)
         self.is_over = True
         if status or len(content) != _OUTCOME.size:
@@ -47,10 +47,10 @@ class Copy:
 
     def end(self) -> None:
         """Stop the copy if it still runs."""
+        self.pipe.close()
         if not self.is_over:
             os.kill(self.pid, signal.SIGKILL)
             os.waitpid(self.pid, 0)
-            os.close(self.pipe)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,4 +109,4 @@ def _split() -> Copy | Report:
         os.close(ours)
         return Report(theirs)
     os.close(theirs)
-    return Copy(pid, ours)
+    return Copy(pid, os.fdopen(ours, "rb"))
