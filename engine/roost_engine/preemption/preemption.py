@@ -61,12 +61,17 @@ class Preemption:
         self._settled_s = inf  # when nothing was to be done; inf: something was
 
     def grant_lease(self, job_id: JobId, record: JobRecord, at_s: float) -> None:
-        """Set the time from which a job that has just started may be asked to stop."""
-        if not record.spec.binding or self._table.queue.overdue.would_have(record, at_s):
+        """Set from when a job may be asked to stop that started, or ran before the engine began."""
+        if not record.spec.binding or self._was_overdue(record):
             return
         record.safe_until_s = at_s + self._policy.lease_s(record)
         if record.safe_until_s < inf:
             self._track_running(job_id, record)
+
+    def _was_overdue(self, record: JobRecord) -> bool:
+        """Return whether a job was overdue when it started; such a job runs to its end."""
+        started_s = record.started_s  # not now: after a restart of roostd that is long ago
+        return started_s is not None and self._table.queue.overdue.would_have(record, started_s)
 
     def _track_running(self, job_id: JobId, record: JobRecord) -> None:
         self._table.running.add(record)
@@ -259,7 +264,8 @@ class Preemption:
             return
         del self._table.stopping[job_id]
         record.state, record.reason, record.safe_until_s = JobState.RUNNING, "", inf
-        if self._policy.lease_s(record) < inf:  # else sharing.separation asked it to stop
+        # Else sharing.separation asked it to stop.
+        if self._policy.lease_s(record) < inf and not self._was_overdue(record):
             record.safe_until_s = at_s + MAX_BACKOFF_S
             self._track_running(job_id, record)
 

@@ -15,6 +15,7 @@ from roost_engine.domain.events import (
     ForeignMemorySeen,
     JobChanged,
     JobQueued,
+    JobStarted,
     JobWithdrawn,
     NodeLost,
     NodeSeen,
@@ -597,13 +598,20 @@ def test_a_search_is_made_again_only_after_a_change(make: HarnessFactory) -> Non
     assert candidates.call_count > asked_count + 1  # its own proposal, and another search for 3
 
 
-@pytest.mark.parametrize("usable", [True, False])
-def test_only_an_overdue_job_that_could_start_keeps_others_from_stopping_jobs(usable: bool) -> None:
-    policies = Policies(
+# -- overdue jobs ------------------------------------------------------------------------------
+
+
+def bounded() -> Policies:
+    """Least attained service first, but jobs that have waited for 1,000 s before all others."""
+    return Policies(
         order=OrderByValue(attained_service, longest_wait_s=1_000.0),
         preemption=DisplaceBy(attained_service, safe_s=10.0, round_s=10.0),
     )
-    harness = EngineHarness([node("a"), node("b")], policies=policies)
+
+
+@pytest.mark.parametrize("usable", [True, False])
+def test_only_an_overdue_job_that_could_start_keeps_others_from_stopping_jobs(usable: bool) -> None:
+    harness = EngineHarness([node("a"), node("b")], policies=bounded())
     harness.run(job("1", gpus=8, required=["a"]))
     harness.start_elsewhere("2", share("b", *range(8)))
     harness.queue(job("overdue", gpus=8, required=["b"]))
@@ -612,3 +620,24 @@ def test_only_an_overdue_job_that_could_start_keeps_others_from_stopping_jobs(us
     harness.queue(job("new", gpus=8, required=["a"], submit_s=2_000.0))
     harness.advance(2_100.0)
     assert preempted(harness.actions) == ({} if usable else {"1": "new"})
+
+
+@pytest.mark.parametrize(("since_s", "is_stopped"), [(100.0, True), (1_500.0, False)])
+def test_after_a_restart_only_a_job_that_was_overdue_when_it_started_is_not_stopped(
+    since_s: float, is_stopped: bool
+) -> None:
+    harness = EngineHarness([node("a")], policies=bounded())
+    harness.advance(5_000.0)
+    harness.feed(
+        JobStarted(
+            at_s=5_000.0,
+            job_id=JobId("1"),
+            shares=(share("a", *range(8)),),
+            job=job("1", gpus=8),
+            since_s=since_s,
+            queued_s=0.0,
+        )
+    )
+    harness.queue(job("new", gpus=8, submit_s=5_000.0))
+    harness.advance(5_100.0)
+    assert preempted(harness.actions) == ({"1": "new"} if is_stopped else {})
