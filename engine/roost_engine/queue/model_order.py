@@ -159,12 +159,14 @@ class ModelOrder:
         jobs = job_features(view, self._expectations.of)[:, self._jobs]
         cluster = cluster_features(view)[self._cluster]
         ranks = self._model.rank(jobs, cluster).tolist()
-        window_s = self._expectations.window_s
         keyed = sorted(
-            (_key(job, rank, view.at_s - window_s(job, view.at_s)), job.job_id)
+            (_key(job, rank, self._is_due(job, view.at_s)), job.job_id)
             for job, rank in zip(view.jobs, ranks, strict=True)
         )
         return [job_id for _, job_id in keyed]
+
+    def _is_due(self, job: JobRecord, at_s: float) -> bool:
+        return at_s - job.queued_s > self._expectations.window_s(job, at_s)
 
     def is_outdated(self, ranked: QueueMark, now: QueueMark) -> bool:
         """See RefreshedOrder: ranks depend on time and on the cluster."""
@@ -175,17 +177,16 @@ class ModelOrder:
         self._expectations.note(job, at_s)
 
 
-def _key(job: JobRecord, rank: float, due_s: float) -> SortKey:
-    is_due = job.queued_s < due_s
+def _key(job: JobRecord, rank: float, is_due: bool) -> SortKey:
     place = (0, job.queued_s) if is_due else (1, -rank)
     return -job.spec.precedence, *place, *submission_key(job.spec)
 
 
-class _Known(Protocol):
+class _KnownOf(Protocol):
     def __call__(self, job: JobRecord, at_s: float) -> Known: ...
 
 
-def job_features(view: QueueView, known: _Known) -> Floats:
+def job_features(view: QueueView, known_of: _KnownOf) -> Floats:
     """Return float32 [job, JOB_COLUMNS], all finite.
 
     gpu_log and node_log are log2 of GPUs and nodes. waited_log, limit_log, expected_log (run time),
@@ -197,13 +198,13 @@ def job_features(view: QueueView, known: _Known) -> Floats:
 
     Args:
         view: the queue.
-        known: returns what is expected of a job.
+        known_of: returns what is expected of a job.
     """
     found = np.zeros((len(view.jobs), len(JOB_COLUMNS)), dtype=np.float32)
     turns = _turns(view.jobs)
     for number, job in enumerate(view.jobs):
         spec = job.spec
-        expected_s, job_count, due_s = known(job, view.at_s)
+        expected_s, job_count, due_s = known_of(job, view.at_s)
         gpu_count, limit_s = max(spec.gpu_count, 1), spec.time_limit_s or 0.0
         found[number] = (
             np.log2(gpu_count),

@@ -50,8 +50,8 @@ class TrustConfig:
 
 
 # An order that stops jobs has attained service to fall back to, which is worth more than the order
-# of arrival, so it asks for more skill. Where nothing tells run times the skill is up to 0.1, where
-# users are known 0.2 to 0.5 (docs/results/order.md).
+# of arrival, so it asks for more skill. Where nothing tells run times the skill is up to 0.13,
+# where users are known 0.2 to 0.5 (docs/results/order.md).
 LEFT_TRUST = TrustConfig(least_skill=0.1)
 
 
