@@ -1,12 +1,17 @@
 """Warm starts: pairs are choices of the incumbent, and none where jobs merely fitted."""
 
+from collections.abc import Sequence
+
 import pytest
 
 from roost_engine.domain.model import JobId
+from roost_engine.job_record import JobRecord
+from roost_engine.policies.heuristics import PriorityOrder
+from roost_engine.prediction.predictors import Predictors
 from roost_engine.queue.model_order import JOB_COLUMNS
-from roost_engine.testing.builders import job
+from roost_engine.testing.builders import job, waiting
 from roost_sim.traces.arrival import Arrival
-from roost_train.warmstart.decisions import preferences
+from roost_train.warmstart.decisions import Lessons, RankingTeacher, preferences
 
 GPUS = JOB_COLUMNS.index("gpu_log")
 WAITED = JOB_COLUMNS.index("waited_log")
@@ -45,6 +50,19 @@ def test_what_is_known_of_a_job_is_what_had_ended_by_then() -> None:
     assert found.started[0, known] > 0.0
     jobs[0] = arrival("first", 0.0, work_s=1e6)
     assert preferences(jobs, starts(first=0.0, a=200.0, b=300.0), 100).started[0, known] == 0.0
+
+
+def test_a_teacher_without_keys_is_shown_the_jobs_when_they_are_queued() -> None:
+    class Noting(PriorityOrder):
+        noted: Sequence[tuple[JobId, float]] = ()
+
+        def note(self, job: JobRecord, at_s: float) -> None:
+            self.noted = [*self.noted, (job.job_id, at_s)]
+
+    teacher = Noting()
+    observed = RankingTeacher(teacher, Lessons(Predictors(), 0))
+    observed.note(waiting(job("1")), 5.0)
+    assert teacher.noted == [("1", 5.0)]
 
 
 @pytest.mark.parametrize("most", [1, 5])

@@ -19,6 +19,7 @@ from roost_engine.domain.model import JobId, JobSpec
 from roost_engine.job_record import JobRecord, JobState
 from roost_engine.policies.protocols import (
     KeyedOrder,
+    NotedOrder,
     OrderPolicy,
     QueueView,
     RekeyedOrder,
@@ -126,6 +127,8 @@ class RankingTeacher:
 
     def note(self, job: JobRecord, at_s: float) -> None:
         """See NotedOrder."""
+        if isinstance(self._teacher, NotedOrder):
+            self._teacher.note(job, at_s)
         self._lessons.queue(job, at_s)
 
     def rank(self, view: QueueView) -> Sequence[JobId]:
