@@ -4,8 +4,10 @@ It imports nothing of the probe but its version, because a batch script starts i
 """
 
 import argparse
+import contextlib
 import json
 import os
+import re
 import socket
 import sys
 from collections.abc import Sequence
@@ -16,6 +18,7 @@ from roost_probe.version import VERSION
 _SOCKET = Path("/run/roost-probe/agent.sock")  # of roost-probe.service
 _TIMEOUT_S = 1.0  # the agent waits half a second for roostd
 _MOST_ANSWER_BYTES = 4096
+_NUMBER = re.compile(r"[0-9]{1,20}")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -26,8 +29,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     options = _parser().parse_args(argv)
     if problem := _report(options.agent_socket, options.job, options.steps):
-        print(f"roost-progress: {problem}", file=sys.stderr)
+        _complain(problem)
     return 0
+
+
+def _complain(problem: str) -> None:
+    """Say it on stderr, which may be a file on a full disk: that must not end the script."""
+    line = f"roost-progress: {problem}\n".encode(errors="backslashreplace")
+    with contextlib.suppress(OSError):  # sys.stderr would fail again when Python ends
+        os.write(2, line)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -59,15 +69,14 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _step_count(text: str) -> int:
-    count = int(text)
-    if not 0 <= count < 1 << 63:
-        raise argparse.ArgumentTypeError(f"{text}: want a number of steps, 0 or more")
-    return count
+    if not _NUMBER.fullmatch(text) or int(text) >= 1 << 63:
+        raise argparse.ArgumentTypeError(f"{text!r}: want a number of steps, 0 or more")
+    return int(text)
 
 
 def _report(path: Path, job: str, step_count: int) -> str:
     """Send one report, and return why it was not taken; empty: it was."""
-    if not job.isdecimal():
+    if not _NUMBER.fullmatch(job):
         return f"the job is {job!r}; call it from a job of Slurm, or give its number with --job"
     request = {"op": "progress", "job_id": int(job), "steps": step_count}
     try:

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import socket
+import subprocess
 import sys
 import threading
 import tomllib
@@ -66,7 +67,7 @@ async def test_why_a_report_is_not_taken_is_said_and_ends_no_script(
 
 @pytest.mark.parametrize("answer", [b"", b"hello\n", b"[1]\n", b"\xff\n"])
 def test_the_answer_of_another_program_is_named(
-    answer: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    answer: bytes, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "other.sock"
     with socket.socket(socket.AF_UNIX) as server:
@@ -85,17 +86,32 @@ def test_the_answer_of_another_program_is_named(
         thread.join()
     assert code == 0
     expected = f"roost-progress: {path}: the answer is none of a roost-probe\n"
-    assert capsys.readouterr().err == expected
+    assert capfd.readouterr().err == expected
 
 
-@pytest.mark.parametrize("steps", ["", "many", "-4", "1e3", str(1 << 63)])
+def test_a_full_disk_below_its_messages_ends_no_script() -> None:
+    with Path("/dev/full").open("wb") as full:
+        argv = [sys.executable, "-m", "roost_probe.progress", "--job", "none", "4000"]
+        done = subprocess.run(argv, stdout=full, stderr=full, check=False)
+    assert done.returncode == 0
+
+
+@pytest.mark.parametrize("job", ["7_1", "٣", "9" * 5_000])
+def test_a_job_is_named_by_slurms_number(job: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["--job", job, "4000"]) == 0
+    assert "give its number with --job" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("steps", ["", "many", "-4", "1e3", "1_000", str(1 << 63), "9" * 5_000])
 def test_what_is_no_number_of_steps_is_wrong_usage(
     steps: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["--job", "7", steps])
     assert ended.value.code == 2
-    assert "usage: roost-progress" in capsys.readouterr().err
+    printed = capsys.readouterr().err
+    assert "usage: roost-progress" in printed
+    assert steps == "-4" or "want a number of steps, 0 or more" in printed
 
 
 def test_it_is_installed_beside_the_probe() -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from roost_slurm.testing.parent_watch import ParentWatch
 
 root = Path(sys.argv[1])
-ParentWatch(root)
+watch = ParentWatch(root)
 with (root / "log").open("w") as log:
     daemon = subprocess.Popen(["sleep", "600"], stdout=log, start_new_session=True)
 print(daemon.pid, flush=True)

@@ -101,10 +101,15 @@ class EndedLeases:
 
     def __init__(self) -> None:
         self._ends_s: dict[JobId, float] = {}  # of the leases renewed last
+        self._renewed_s: dict[JobId, float] = {}  # when; of leases that no dump may have shown yet
         self._ended: frozenset[JobId] = frozenset()
 
     def without(
-        self, job_ids: Iterable[JobId], jobs: Collection[QueuedJob], now_s: float
+        self,
+        job_ids: Iterable[JobId],
+        jobs: Collection[QueuedJob],
+        now_s: float,
+        asked_s: float = inf,
     ) -> list[JobId]:
         """Return the jobs whose leases no user has ended.
 
@@ -112,7 +117,10 @@ class EndedLeases:
             job_ids: leased jobs.
             jobs: of a dump of the queue, as fresh as can be.
             now_s: seconds since the epoch.
+            asked_s: when Slurm was asked for the dump, monotonic time: a lease renewed since is not
+                in it, and the one before may have run out.
         """
+        self._renewed_s = {one: at_s for one, at_s in self._renewed_s.items() if at_s >= asked_s}
         eligible = {
             job_id
             for job in jobs
@@ -125,7 +133,8 @@ class EndedLeases:
         self._ended = frozenset(
             job_id
             for job_id in eligible
-            if job_id in self._ended or self._ends_s.get(job_id, 0.0) > held_s
+            if job_id in self._ended
+            or (job_id not in self._renewed_s and self._ends_s.get(job_id, 0.0) > held_s)
         )
         return [job_id for job_id in job_ids if job_id not in self._ended]
 
@@ -146,9 +155,10 @@ class EndedLeases:
                     if job_id not in begins:
                         self._ends_s.setdefault(job_id, end_s)
 
-    def renewed(self, job_ids: Iterable[JobId], ends_s: float) -> None:
-        """Note until when these leases hold their jobs."""
+    def renewed(self, job_ids: Collection[JobId], ends_s: float, at_s: float = -inf) -> None:
+        """Note until when these leases hold their jobs, and since when: monotonic time."""
         self._ends_s |= dict.fromkeys(job_ids, ends_s)
+        self._renewed_s |= dict.fromkeys(job_ids, at_s)
 
 
 class DumpAge:
@@ -161,6 +171,11 @@ class DumpAge:
 
     def __init__(self) -> None:
         self._began_s = self._ended_s = self._changed_s = -inf
+
+    @property
+    def began_s(self) -> float:
+        """When Slurm was asked for the last dump."""
+        return self._began_s
 
     def note_dump(self, began_s: float, ended_s: float) -> None:
         """Note when Slurm was asked for a dump, and when it was read; monotonic times."""

@@ -293,14 +293,14 @@ class SlurmCli:
         await asyncio.sleep(0)  # each of these steps takes some 8 ms for 15,000 jobs
         now_s, dumped, begins = self._wall_clock(), self._dumped, self._begins
         ends_s = now_s + lease_s
-        leased = self._ended_leases.without(job_ids, dumped, now_s)
+        leased = self._ended_leases.without(job_ids, dumped, now_s, self._age.began_s)
         await asyncio.sleep(0)
         due = [job_id for job_id in leased if begins.get(job_id, 0) <= ends_s]
         due = with_whole_records(due, dumped)
         await asyncio.sleep(0)
         await update_all(self._run, due, lambda ids: commands.renew(ids, lease_s))
         # Only now: a job that Slurm did not lease would look as if its user had ended the lease.
-        self._ended_leases.renewed(due, ends_s)
+        self._ended_leases.renewed(due, ends_s, time.monotonic())
         reach("after_renew")
 
     async def let_start(self, job_ids: Sequence[JobId]) -> None:

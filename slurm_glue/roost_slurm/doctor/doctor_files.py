@@ -9,6 +9,8 @@ from roost_slurm.shipped import read_shipped
 from roost_slurm.site import submit_script
 from roost_slurm.site.config import HOOK_KEYS
 
+_LUA = "-- Roost: "
+_HOOK = re.compile(r"(?m)^ROOST_SLURM=")
 _SITES_VALUES = re.compile(
     r"(?m)^(?:(local (?:HEARTBEAT|SPOOL|MODELS?|COUNTED|SEATS) = )(?:\"[^\"]*\"|true|false)"
     r"|((?:ROOST_SLURM|RUNTIME_FOLDER|OPTIONS)=).*$)"
@@ -17,9 +19,8 @@ _SITES_VALUES = re.compile(
 
 def versions(looked: Looked) -> Iterator[Finding]:
     """Compare Slurm's hooks and scripts with what this Roost would write, but for site's values."""
-    found = dict(_installed(looked))
-    texts = {path: looked.at(path).read_text("utf-8", "replace") for path in found}
-    other = [path for path, text in texts.items() if _plain(text) != _plain(found[path])]
+    found = tuple(_installed(looked))
+    other = [path for path, text, shipped in found if _plain(text) != _plain(shipped)]
     if other:
         names = ", ".join(map(str, other))
         yield Finding(
@@ -33,8 +34,8 @@ def versions(looked: Looked) -> Iterator[Finding]:
         yield Finding("versions", Level.FINE, "hooks and scripts are those of this roost-slurm")
 
 
-def _installed(looked: Looked) -> Iterator[tuple[Path, str]]:
-    """Yield each of Roost's files that Slurm reads on this machine, and the text of this Roost."""
+def _installed(looked: Looked) -> Iterator[tuple[Path, str, str]]:
+    """Yield Roost's files that Slurm reads on this machine: path, text, and text of this Roost."""
     for name in HOOK_KEYS.values():
         source = "hooks/spool.sh" if name.endswith("-slurmctld") else "hooks/hook.sh"
         yield from _there(looked, looked.hooks_folder / f"{name}.sh", read_shipped(source))
@@ -48,14 +49,14 @@ def _installed(looked: Looked) -> Iterator[tuple[Path, str]]:
         yield from _there(looked, Path(conf).with_name("cli_filter.lua"), of_clients)
 
 
-def _there(looked: Looked, path: Path, shipped: str) -> Iterator[tuple[Path, str]]:
-    """Yield a file that is there and is Roost's: not a site's own script."""
+def _there(looked: Looked, path: Path, shipped: str) -> Iterator[tuple[Path, str, str]]:
+    """Yield a file that is there and is Roost's, not a site's own script, which may call it."""
     try:
         text = looked.at(path).read_text("utf-8", "replace")
     except OSError:
         return  # other checks say what is missing
-    if "roost" in text[:400].lower():
-        yield path, shipped
+    if text.startswith(_LUA) if path.suffix == ".lua" else _HOOK.search(text):
+        yield path, text, shipped
 
 
 def _plain(text: str) -> str:

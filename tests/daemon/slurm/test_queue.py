@@ -253,6 +253,15 @@ def test_a_lease_that_has_run_out_is_renewed() -> None:
     assert leases.without(job_ids, [pending(1, None)], 120.0) == job_ids
 
 
+def test_a_lease_that_had_run_out_in_a_dump_and_is_renewed_since_was_ended_by_no_user() -> None:
+    """A crowd's dump serves several updates: the first lease of a job, then all leases."""
+    leases, job_ids, jobs = EndedLeases(), [JobId("1")], [pending(1, 105.0)]
+    assert leases.without(job_ids, jobs, 106.0, asked_s=10.0) == job_ids
+    leases.renewed(job_ids, 166.0, at_s=11.0)
+    assert leases.without(job_ids, jobs, 107.0, asked_s=10.0) == job_ids
+    assert leases.without(job_ids, jobs, 108.0, asked_s=12.0) == []
+
+
 def test_leases_of_before_a_wall_clock_was_set_back_are_no_begins() -> None:
     uptime_s = 0.0
     begins = MovedBegins(lambda: LEASE_S, monotonic=lambda: uptime_s)

@@ -389,6 +389,18 @@ async def test_a_crowd_is_not_dumped_again_for_an_update_right_after_a_dump(
     assert commands.asked.count("queue") == 4
 
 
+async def test_a_lease_that_has_run_out_is_renewed_by_each_update_that_one_dump_serves(
+    commands: RecordedCommands, port: SlurmCli
+) -> None:
+    eligible = JobId(str(NUMBERS["too-big"]))
+    await port.queue()
+    port._queue_interval_s = 2.0
+    await port.renew([eligible], 600)
+    await port.renew([eligible], 60)
+    assert commands.asked.count("queue") == 1
+    assert [update["StartTime"] for update in commands.updates] == ["now+600", "now+60"]
+
+
 async def test_a_small_queue_is_dumped_again_before_each_renewal(
     commands: RecordedCommands, port: SlurmCli
 ) -> None:

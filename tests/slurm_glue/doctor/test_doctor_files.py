@@ -7,7 +7,7 @@ from tests.slurm_glue.doctor.test_doctor import HOOKS, FakeMachine, machine
 
 from roost_slurm.doctor.doctor import Level
 from roost_slurm.doctor.doctor_files import versions
-from roost_slurm.install.install_lua import as_module
+from roost_slurm.install.install_lua import as_module, merged
 from roost_slurm.site.config import SiteSettings, generate
 from roost_slurm.site.inventory import Gpu, NodeGpus
 
@@ -55,6 +55,9 @@ def test_each_file_of_another_version_is_named(machine: FakeMachine, enforces: b
 
 
 def test_scripts_of_the_site_itself_are_left_out(machine: FakeMachine) -> None:
-    machine.write("/etc/slurm/job_submit.lua", "function slurm_job_submit() return 0 end\n")
-    machine.write(f"{HOOKS}/prolog.sh", "#!/bin/sh\nexit 0\n")
+    own = "function slurm_job_submit() return 0 end\n"
+    script = merged(own, Path("/etc/slurm/roost_job_submit.lua"))
+    machine.write("/etc/slurm/job_submit.lua", script)
+    machine.write("/etc/slurm/cli_filter.lua", 'dofile("/etc/slurm/roost_cli_filter.lua")\n')
+    machine.write(f"{HOOKS}/prolog.sh", "#!/bin/sh\n# Not Roost's.\nexit 0\n")
     assert [*versions(machine.looked(CONFIG))] == []

@@ -5,6 +5,7 @@ from collections.abc import Container, Sequence
 
 import structlog
 
+from roost_engine.domain.errors import SlurmError
 from roost_engine.domain.model import JobId
 from roostd.app.actions.slurm_refusals import RepeatedRefusals, logged
 from roostd.ops.metrics import Metrics
@@ -64,10 +65,17 @@ class LeaseRenewal:
         if not renewals:
             return
         with self._refusals.logged():
+            fault: SlurmError | None = None
             for length_s, due in renewals:
-                await self._slurm.renew(due, length_s)
+                try:
+                    await self._slurm.renew(due, length_s)
+                except SlurmError as error:  # of one job, maybe: the leases of others must not end
+                    fault = fault or error
+                    continue
                 self._plan.note(due, length_s, now_s)
                 self._note_renewed(due)
+            if fault is not None:
+                raise fault
 
     async def renew_first(self, job_ids: Sequence[JobId]) -> None:
         """Give jobs a lease of full length."""

@@ -34,27 +34,34 @@ class HeldPins:
         self._state, self._emit, self._hand_over = state, emit, hand_over
         self._refused: dict[JobId, int] = {}  # the job's count of refusals at its first hold
 
-    def see(self, jobs: Iterable[QueuedJob]) -> None:
-        """Judge the jobs that a poll shows, on releases where a pin can be taken back."""
+    def see(self, jobs: Iterable[QueuedJob], asked_s: float) -> None:
+        """Judge the jobs that a poll shows, on releases where a pin can be taken back.
+
+        Args:
+            jobs: of the poll.
+            asked_s: engine time at which Slurm was asked for them.
+        """
         if not self._state.can_pin_again:
             return
         pending = [job for job in jobs if job.is_pending]
         for job in pending:
             if job.priority == 0 and is_held_by_pin(job.reason, job.admin_comment):
                 for job_id in map(JobId, job.job_ids):
-                    self._judge(job_id)
+                    self._judge(job_id, asked_s)
         if self._refused:
             known = {job_id for job in pending for job_id in job.job_ids}
             for job_id in self._refused.keys() - known:
                 del self._refused[job_id]
 
-    def _judge(self, job_id: JobId) -> None:
+    def _judge(self, job_id: JobId, asked_s: float) -> None:
         record = self._state.engine.managed(job_id)
         if record is None or (record.state is not JobState.PLACING and record.standing is None):
             return  # the pin is being taken back
         refused_count = self._refused.setdefault(job_id, record.refusal_count)
         if record.refusal_count > refused_count:
-            self._hand_over(job_id, f"left to Slurm: {_REASON}")
+            # With thousands of jobs a dump takes seconds: an older one shows the first pin.
+            if asked_s >= record.not_before_s:
+                self._hand_over(job_id, f"left to Slurm: {_REASON}")
         else:
             at_s = self._state.clock.now_s()
             self._emit(PlacementRefused(at_s=at_s, job_id=job_id, reason=_REASON))

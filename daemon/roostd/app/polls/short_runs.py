@@ -23,6 +23,7 @@ from roost_slurm.text.stamp import parse_stamp
 from roostd.slurm.port import QueueSnapshot
 from roostd.slurm.queue_reading import ARRAY_IS_FULL, OPENED, has_one_gpu
 from roostd.slurm.queue_view import SlurmQueueView
+from roostd.slurm.rules.held_back import is_pinned_comment
 from roostd.state import DaemonState
 
 _RUN_COUNT = 8  # runs of a kind that must have been short, all of them
@@ -150,7 +151,7 @@ class ShortRuns:
             spec = view.waiting.get(first)
             if spec is None:
                 reason = view.blocked.get(first) or view.unmanaged.get(first)
-                if reason == ARRAY_IS_FULL and number in self.opened:  # its user has edited it
+                if reason == ARRAY_IS_FULL and number in self.opened and _is_edited(job, view):
                     self._kinds.pop(number, None)
                 if reason in (ARRAY_IS_FULL, OPENED) and self._runs_short(number, now_s):
                     found.add(number)
@@ -188,6 +189,12 @@ def _update(update: Update, jobs: Iterable[QueuedJob], numbers: frozenset[int]) 
     chosen = (job for job in pending if job.submission_number in numbers)
     if job_ids := [JobId(job_id) for job in chosen for job_id in job.job_ids]:
         update(job_ids)
+
+
+def _is_edited(job: QueuedJob, view: SlurmQueueView) -> bool:
+    """Whether only its user can be the reason why an opened job no longer counts as one."""
+    is_on_its_way = job.restart_count or is_pinned_comment(job.admin_comment)
+    return not is_on_its_way and JobId(job.first_id) not in view.forgotten_on
 
 
 def _is_own(job: QueuedJob, view: SlurmQueueView) -> bool:

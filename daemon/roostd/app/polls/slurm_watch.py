@@ -250,7 +250,7 @@ class SlurmWatch:
         if with_nodes:
             await self._poll_nodes()
         self.follow_wall_clock()
-        asked_s = time.monotonic()
+        asked_s, asked_at_s = time.monotonic(), self._state.clock.now_s()
         snapshot = await self._slurm.queue()
         dump_s = time.monotonic() - asked_s
         rules = self._nodes.added_to(await self._slurm.rules())
@@ -285,7 +285,7 @@ class SlurmWatch:
         self._state.share_count = self._limits.share_count
         for event in reading.events:
             self._emit(since_submission(event) if is_first else event)
-        self._held_pins.see(snapshot.jobs)
+        self._held_pins.see(snapshot.jobs, asked_at_s)
 
     def _note_priorities(self, rules: SiteRules, is_first: bool) -> None:
         """Find the jobs that people have put first or last since the last poll."""

@@ -1,9 +1,11 @@
 """Leases are renewed in time, the first one to its full length, and ended once."""
 
+import pytest
 from tests.daemon.app.applied_site import Site
 
 from roost_engine.domain.model import JobId
 from roost_slurm.text import commands
+from roostd.slurm import lease_plan
 from roostd.testing.slurm_faults import Fault
 
 
@@ -38,6 +40,21 @@ async def test_a_renewal_that_fails_is_counted_and_raises_nothing() -> None:
     await site.applier.renew([site.wait_in_line()])
     assert site.count("slurm_failures", operation="renew") == 1
     assert site.count("lease_renewals") == 0
+
+
+async def test_the_head_is_renewed_though_slurm_refuses_jobs_behind_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(lease_plan, "HEAD_COUNT", 1)
+    site = Site()
+    head, behind = site.wait_in_line(), site.wait_in_line()
+    other = site.wait_in_line()
+    site.slurm.inject("renew", Fault.LOST_BEFORE)
+    await site.applier.renew([head, behind, other])
+    assert site.slurm.argvs == [commands.renew([head], 60)]
+    assert site.count("slurm_failures", operation="renew") == 1
+    await site.applier.renew([head, behind, other])
+    assert site.slurm.argvs[1] == commands.renew([behind, other], 120)
 
 
 async def test_a_needless_lease_ends_once_unless_its_job_is_worked_on() -> None:

@@ -36,6 +36,10 @@ class Site:
         self.parts.emitted.append(event)
         self.engine.step(event)
 
+    def see(self, jobs: list[QueuedJob], ago_s: float = 0.0) -> None:
+        """Show the jobs of a poll that asked Slurm that long ago."""
+        self.pins.see(jobs, self.parts.clock.at_s - ago_s)
+
     def pause(self) -> None:
         """Let the pause after a refusal pass."""
         self.parts.clock.at_s += PAUSE_S
@@ -48,14 +52,16 @@ def site() -> Site:
 
 
 def test_a_held_job_is_placed_again_at_once_and_then_left_to_slurm(site: Site) -> None:
-    site.pins.see([HELD])
+    site.see([HELD])
     assert site.engine.record(site.job_id).state is JobState.WAITING
-    site.pins.see([HELD])  # its pin is being taken back
+    site.see([HELD])  # its pin is being taken back
     assert (len(site.parts.emitted), site.handed_over) == (1, [])
 
     site.pause()
     assert site.engine.record(site.job_id).state is JobState.PLACING
-    site.pins.see([HELD])
+    site.see([HELD], ago_s=2.0)  # shows the first pin
+    assert not site.handed_over
+    site.see([HELD])
     ((job_id, why),) = site.handed_over
     assert (job_id, len(site.parts.emitted)) == (site.job_id, 1)
     assert "BadConstraints" in why
@@ -70,19 +76,19 @@ def test_a_held_job_is_placed_again_at_once_and_then_left_to_slurm(site: Site) -
     ],
 )
 def test_any_other_job_is_left_alone(site: Site, changed: dict[str, object]) -> None:
-    site.pins.see([replace(HELD, **changed)])  # type: ignore[arg-type]
+    site.see([replace(HELD, **changed)])  # type: ignore[arg-type]
     assert site.parts.emitted == []
 
 
 def test_a_pin_is_final_on_the_oldest_release(site: Site) -> None:
     site.state.can_pin_again = False
-    site.pins.see([HELD])
+    site.see([HELD])
     assert site.parts.emitted == []
 
 
 def test_a_job_that_has_left_the_queue_starts_anew(site: Site) -> None:
-    site.pins.see([HELD])
-    site.pins.see([])
+    site.see([HELD])
+    site.see([])
     site.pause()
-    site.pins.see([HELD])
+    site.see([HELD])
     assert (len(site.parts.emitted), site.handed_over) == (2, [])

@@ -13,7 +13,7 @@ from roost_engine.domain.model import JobId, NodeName, NodeShare
 from roost_engine.testing.builders import job
 from roostd.app.polls.short_runs import ShortRuns
 from roostd.config.config import Mode
-from roostd.slurm.queue_reading import OPENED
+from roostd.slurm.queue_reading import ARRAY_IS_FULL, OPENED
 from roostd.slurm.queue_view import SiteView
 from roostd.state import ReportedRun
 
@@ -297,6 +297,23 @@ async def test_a_full_array_that_its_user_edits_to_more_gpus_is_leased_again() -
     assert site.closed == list(tasks[1:])
     assert not await site.poll()
     assert not site.short_runs.opened
+
+
+async def test_a_task_that_is_requeued_closes_no_full_array() -> None:
+    site = Site()
+    await site.run(1.0)
+    tasks = site.queue.slurm.submit(gpus=1, array=range(4), task_limit=1)
+    await site.poll()
+    assert site.opened == list(tasks)
+    site.queue.slurm.update(tasks[0], StartTime="now")
+    await site.poll()
+    site.queue.slurm.stop(tasks[0])
+    site.queue.slurm.update(tasks[1], StartTime="now")
+    await site.poll()
+    assert site.queue.view.blocked[tasks[0]] == ARRAY_IS_FULL
+    await site.poll()
+    assert site.short_runs.opened
+    assert not site.closed
 
 
 async def test_a_job_whose_partition_is_no_longer_enforced_gets_no_lease() -> None:
