@@ -13,11 +13,12 @@ pytestmark = [pytest.mark.compose, pytest.mark.timeout(1200), pytest.mark.flaky(
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = "tests/e2e/site"
-LOCAL = ("clock", "crash", "faults", "forgotten_pins", "orphans", "two_daemons")
-ALL = (FOLDER, *(f"tests/e2e/test_local_{name}.py" for name in LOCAL))
+_FAULTS = ("clock", "crash", "faults", "forgotten_pins", "orphans", "two_daemons")
+LOCAL = tuple(f"tests/e2e/test_local_{name}.py" for name in _FAULTS)
 SUITES = ("trixie", "sid")  # Slurm 24.11 and 26.05; 22.05 is the release that `make test` has
 # Roost does the same things on 24.11 and 26.05. With ROOST_SITE_BRIEF=1 the former has only the
-# tests of what it has once done in another way, or what would harm jobs worst.
+# tests of what it has once done in another way, or what would harm jobs worst, and the latter those
+# of a site's rules.
 BRIEF = ("limits", "orphaned_pins", "preemption", "seats")
 WORKERS, BRIEF_WORKERS = 5, 3  # the tests mostly wait
 OPTIONS = "-p no:cacheprovider --dist loadfile --reruns 1 --rerun-show-tracebacks --durations=12"
@@ -51,9 +52,11 @@ def runs(engine: Engine) -> Iterator[dict[str, subprocess.Popen[bytes]]]:
 
 
 def start(engine: Engine, suite: str, tree: bytes, network: str) -> subprocess.Popen[bytes]:
-    files, workers = list(ALL), WORKERS
-    if suite == "trixie" and os.environ.get("ROOST_SITE_BRIEF"):
-        files, workers = [f"{FOLDER}/test_{name}.py" for name in BRIEF], BRIEF_WORKERS
+    files, workers = [FOLDER, *LOCAL], WORKERS
+    if os.environ.get("ROOST_SITE_BRIEF"):
+        files = [FOLDER]
+        if suite == "trixie":
+            files, workers = [f"{FOLDER}/test_{name}.py" for name in BRIEF], BRIEF_WORKERS
     # Its cluster binds to the address of the host's name, which must be the loopback.
     place = ("--hostname", "localhost", "--network", network, "--name", f"{network}-{suite}")
     options = ("--rm", "--interactive", "--init", *place, *CGROUPS, *DEVICES)
