@@ -150,7 +150,7 @@ def test_interrupted_it_cleans_up(short_folder: Path) -> None:
     demo = start(short_folder)
     assert demo.stdout is not None
     while "STOCK SLURM" not in demo.stdout.readline():
-        assert demo.poll() is None
+        assert demo.poll() is None, "".join(demo.communicate())
     time.sleep(1.0)  # into the midst of it
     demo.send_signal(signal.SIGINT)
     printed, complaints = demo.communicate(timeout=60.0)
