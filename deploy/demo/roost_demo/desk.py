@@ -9,7 +9,7 @@ from typing import Protocol, Self
 import grpc
 
 from roost_demo.show import Row
-from roost_demo.stack import DEMO_NODES, Stack, page_settings
+from roost_demo.stack import DEMO_NODES, Stack
 from roost_engine.domain.topology import LinkMatrix
 from roost_engine.placement.stock_gpus import choose_since_24_05
 from roost_proto.v1 import operator_pb2
@@ -42,7 +42,7 @@ class RealCluster:
     backend = "slurm"
 
     def __init__(self) -> None:
-        self.stack = Stack(settings=page_settings())
+        self.stack = Stack(has_page=True)
 
     def submit(self, node_count: int, gpus_per_node: int, run_s: float) -> str:
         """See Cluster."""

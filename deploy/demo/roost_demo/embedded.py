@@ -10,7 +10,7 @@ import threading
 
 from prometheus_client import CollectorRegistry
 
-from roost_demo.stack import Stack, page_settings
+from roost_demo.stack import Stack
 from roost_engine.domain.model import JobId, NodeName, NodeSpec
 from roost_slurm.hooks import spool
 from roostd.app.daemon import Daemon
@@ -79,7 +79,7 @@ class EmbeddedCluster:
     backend = "embedded"
 
     def __init__(self) -> None:
-        self.stack = EmbeddedStack(settings=page_settings())
+        self.stack = EmbeddedStack(has_page=True)
 
     def submit(self, node_count: int, gpus_per_node: int, run_s: float) -> str:
         """See desk.Cluster."""

@@ -83,6 +83,7 @@ class Stack:
         lease_s: int = 20,
         settings: Mapping[str, object] | None = None,
         amend_plan: Callable[[ClusterPlan], ClusterPlan] = lambda plan: plan,
+        has_page: bool = False,
     ) -> None:
         """Describe what will run; start() starts it.
 
@@ -93,7 +94,9 @@ class Stack:
             lease_s: the lease of a waiting job.
             settings: more of roostd's configuration, by section.
             amend_plan: adds to the plan of the Slurm cluster, before it starts.
+            has_page: whether roostd serves its web page.
         """
+        self._has_page = has_page
         self._amend_plan = amend_plan
         self._settings = dict(settings or {})
         self.nodes = tuple(nodes)
@@ -134,7 +137,7 @@ class Stack:
             self._exit.callback(shutil.rmtree, self.folder, ignore_errors=True)
             self.folder.chmod(0o755)  # slurmctld, another user, reads the heartbeat
             self._start_slurm()
-            self._probe_port, lock = _claim_port()
+            self._probe_port, lock = _claim_ports()
             self._exit.callback(lock.close)
             for node in self.nodes:
                 self.start_probe(node.name)
@@ -211,8 +214,11 @@ class Stack:
     @property
     def page_url(self) -> str:
         """Where roostd's web page is; empty where it serves none."""
-        page = self._settings.get("page")
-        return f"http://{page['listen']}" if isinstance(page, dict) else ""
+        return f"http://{self._page_address}" if self._has_page else ""
+
+    @property
+    def _page_address(self) -> str:
+        return f"127.0.0.1:{self._probe_port + 1}"
 
     def operator(self) -> operator_pb2_grpc.OperatorStub:
         """Return a client for questions to the roostd that runs now."""
@@ -304,6 +310,8 @@ class Stack:
             "slurm": slurm | {"lease_s": self._lease_s, "model_names": list(self._model_names)},
             "paths": {"runtime_dir": str(self.folder), "state_dir": str(self.folder / "state")},
         }
+        if self._has_page:
+            settings["page"] = {"listen": self._page_address}
         file = self.folder / "roostd.yaml"
         file.write_text(yaml.safe_dump(settings))
         return file
@@ -368,19 +376,12 @@ def _program(name: str) -> Path:
     return Path(sysconfig.get_path("scripts")) / name
 
 
-def page_settings() -> dict[str, object]:
-    """Return settings under which roostd serves its web page, on a free port."""
-    port, lock = _claim_port()
-    lock.close()
-    return {"page": {"listen": f"127.0.0.1:{port}"}}
+def _claim_ports() -> tuple[int, socket.socket]:
+    """Return the first of two ports, which roostd may have again after it was killed, and a lock.
 
-
-def _claim_port() -> tuple[int, socket.socket]:
-    """Return a port, which roostd may have again after it was killed, and the lock for it.
-
-    A port of the kernel's own choice may go to any other program meanwhile.
+    Ports of the kernel's own choice may go to any other program meanwhile.
     """
-    claimed = claim(1)
+    claimed = claim(2)
     if claimed is None:
         raise StackFailed("no port is free")
     return claimed
