@@ -4,6 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from tests.e2e.ledger import until
 
 PROGRAM = """
@@ -27,8 +28,11 @@ def _is_running(pid: int) -> bool:
         return False
 
 
-def test_a_daemon_ends_with_a_program_that_is_killed(tmp_path: Path) -> None:
-    root = tmp_path / "root"
+@pytest.mark.parametrize("tmpdir", ["real", "link"])
+def test_a_daemon_ends_with_a_program_that_is_killed(tmp_path: Path, tmpdir: str) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    root = tmp_path / tmpdir / "root"
     root.mkdir()
     argv = [sys.executable, "-c", PROGRAM, str(root)]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as program:

@@ -49,6 +49,7 @@ def holders(root: Path) -> list[int]:
 
 def has_open_file(pid: int, root: Path) -> bool:
     """Return whether a process has a file open below a folder."""
+    root = root.resolve()  # /proc names no links
     with contextlib.suppress(OSError):  # it ended meanwhile
         for file in Path(f"/proc/{pid}/fd").iterdir():
             with contextlib.suppress(OSError):
