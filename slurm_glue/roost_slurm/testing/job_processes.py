@@ -1,26 +1,16 @@
 """The processes that the jobs of a throw-away cluster leave behind when its slurmds are killed."""
 
-import contextlib
-import os
-import signal
-import time
 from pathlib import Path
 
 from roost_slurm.testing.cluster_plan import RunFolder
-from roost_slurm.testing.parent_watch import has_open_file
+from roost_slurm.testing.parent_watch import has_open_file, kill_all
 
 _TIMEOUT_S = 5.0
-_POLL_S = 0.05
 
 
 def kill_jobs(folder: RunFolder) -> None:
     """Kill slurmstepd, job and hook processes of this cluster; they outlive slurmd otherwise."""
-    deadline = time.monotonic() + _TIMEOUT_S
-    while (pids := _job_pids(folder)) and time.monotonic() < deadline:
-        for pid in pids:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        time.sleep(_POLL_S)
+    kill_all(lambda: _job_pids(folder), _TIMEOUT_S)
 
 
 def _job_pids(folder: RunFolder) -> list[int]:

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 _TIMEOUT_S = 10.0
@@ -58,16 +59,21 @@ def has_open_file(pid: int, root: Path) -> bool:
     return False
 
 
-def main() -> None:
-    """Wait for the end of stdin, then clean up."""
-    root = Path(sys.argv[1])
-    sys.stdin.buffer.read()
-    deadline = time.monotonic() + _TIMEOUT_S
-    while (pids := holders(root)) and time.monotonic() < deadline:
+def kill_all(find: Callable[[], list[int]], timeout_s: float) -> None:
+    """Kill processes until none is found, or the time is over."""
+    deadline = time.monotonic() + timeout_s
+    while (pids := find()) and time.monotonic() < deadline:
         for pid in pids:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         time.sleep(_POLL_S)
+
+
+def main() -> None:
+    """Wait for the end of stdin, then clean up."""
+    root = Path(sys.argv[1])
+    sys.stdin.buffer.read()
+    kill_all(lambda: holders(root), _TIMEOUT_S)
     # Here: their import takes a while, and few programs are killed.
     from roost_slurm.testing.cluster_plan import RunFolder
     from roost_slurm.testing.job_processes import kill_jobs
