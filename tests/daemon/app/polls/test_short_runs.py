@@ -281,13 +281,19 @@ async def test_a_job_that_its_user_edits_to_more_gpus_is_placed_by_roost() -> No
     assert not site.short_runs.opened
 
 
-async def test_a_full_array_that_its_user_edits_to_more_gpus_is_leased_again() -> None:
+async def site_with_full_array() -> tuple[Site, tuple[JobId, ...]]:
+    """Return a site with an opened array of four tasks, one of which Slurm starts now."""
     site = Site()
     await site.run(1.0)
     tasks = site.queue.slurm.submit(gpus=1, array=range(4), task_limit=1)
     await site.poll()
     assert site.opened == list(tasks)
     site.queue.slurm.update(tasks[0], StartTime="now")
+    return site, tasks
+
+
+async def test_a_full_array_that_its_user_edits_to_more_gpus_is_leased_again() -> None:
+    site, tasks = await site_with_full_array()
     site.parts.clock.at_s += 2.0
     await site.poll()
     for task in tasks:
@@ -300,12 +306,7 @@ async def test_a_full_array_that_its_user_edits_to_more_gpus_is_leased_again() -
 
 
 async def test_a_task_that_is_requeued_closes_no_full_array() -> None:
-    site = Site()
-    await site.run(1.0)
-    tasks = site.queue.slurm.submit(gpus=1, array=range(4), task_limit=1)
-    await site.poll()
-    assert site.opened == list(tasks)
-    site.queue.slurm.update(tasks[0], StartTime="now")
+    site, tasks = await site_with_full_array()
     await site.poll()
     site.queue.slurm.stop(tasks[0])
     site.queue.slurm.update(tasks[1], StartTime="now")
